@@ -1,0 +1,225 @@
+"""Requests to the gateway and events from it."""
+
+from enum import StrEnum
+from typing import Annotated, Literal
+
+from pydantic import Field
+
+from gpu_runtime.protocol.base import Message
+from gpu_runtime.protocol.schema import DatasetSummary
+from gpu_runtime.protocol.specs import JobSpec
+
+
+class WorkloadState(StrEnum):
+    """State of one attempt inside the runtime."""
+
+    ACCEPTED = "accepted"  # durable in the journal, not started
+    STARTING = "starting"  # mounting its slot, opening its data
+    RUNNING = "running"  # training
+    CANCELLING = "cancelling"  # told to stop; ends at the next microbatch
+    SUCCEEDED = "succeeded"
+    FAILED = "failed"
+    CANCELLED = "cancelled"
+
+
+TERMINAL_WORKLOAD_STATES = frozenset({WorkloadState.SUCCEEDED, WorkloadState.FAILED, WorkloadState.CANCELLED})
+
+
+class DatasetBinding(Message):
+    """A dataset version as the runtime needs it: where it lies under the shared dataset root, and what it is."""
+
+    version_id: str
+    storage_key: str  # relative to the dataset root; never a tenant's path
+    summary: DatasetSummary
+
+
+class SubmitJob(Message):
+    """Start one attempt. Idempotent on (job_id, attempt); the same key with another body is a conflict."""
+
+    job_id: str
+    attempt: Annotated[int, Field(ge=1)]
+    tenant_id: str
+    tenant_weight: Annotated[int, Field(ge=1, le=1000)] = 1
+    spec: JobSpec
+    dataset: DatasetBinding
+
+
+class CancelJob(Message):
+    job_id: str
+    attempt: Annotated[int, Field(ge=1)]
+
+
+class WorkloadStatus(Message):
+    """Answer to submit, cancel and status."""
+
+    job_id: str
+    attempt: int
+    state: WorkloadState
+    reason: str | None = None  # machine-readable, e.g. "non_finite_loss"
+    message: str | None = None  # for people
+    step: int = 0
+    total_steps: int = 0
+
+
+class BaseModelInfo(Message):
+    """A resident base model as the runtime reports it."""
+
+    name: str
+    revision: str
+    parameters: int
+    hidden_size: int
+    layers: int
+    dtype: str
+    device: str
+    random_weights: bool
+
+
+class ServiceStatus(Message):
+    """Busy share of one service over the trailing window, measured by the runtime itself."""
+
+    service: str  # training | inference | environment
+    state: str  # idle | busy | stopped
+    reason: str | None = None
+    busy_share: float  # busy_us / window_us
+    window_s: float
+    queue_depth: int
+    group_size_mean: float | None = None  # None when nothing ran in the window
+
+
+class RuntimeStatus(Message):
+    """The gateway's own account of itself."""
+
+    journal_id: str
+    last_seq: int
+    accepting: bool
+    reason: str | None = None  # e.g. "journal_unwritable", "disk_full"
+    bases: tuple[BaseModelInfo, ...]
+    services: tuple[ServiceStatus, ...]
+    active_jobs: int
+    partition_bytes: int
+
+
+# --- events -----------------------------------------------------------------------------------------------------
+
+
+class StateChanged(Message):
+    type: Literal["state"] = "state"
+    state: WorkloadState
+    reason: str | None = None
+    message: str | None = None
+    step: int = 0
+    total_steps: int = 0
+
+
+class MetricsRecorded(Message):
+    """Values of one optimizer or evaluation step. Unique by (job, attempt, step, name)."""
+
+    type: Literal["metrics"] = "metrics"
+    step: int
+    values: dict[str, float]  # NaN and infinity are kept
+
+
+class UsageLine(Message):
+    meter: str  # "train.samples" | "train.compute_us"
+    quantity: Annotated[int, Field(ge=0)]
+
+
+class UsageMetered(Message):
+    """What one device step cost this tenant. ``event_id`` is unique for ever."""
+
+    type: Literal["usage"] = "usage"
+    event_id: str
+    span_id: str
+    step: int
+    lines: tuple[UsageLine, ...]
+    group_size: int
+    billable: bool = True
+    reason: str | None = None  # why not billable, e.g. "redone_after_restart"
+
+
+class SpanMeasured(Message):
+    """One measured device step. ``busy_us == sum(shares.values()) + overhead_us``, always."""
+
+    type: Literal["span"] = "span"
+    span_id: str
+    service: str
+    started_at_us: int  # Unix time
+    busy_us: int
+    overhead_us: int
+    shares: dict[str, int]  # tenant id -> microseconds
+    group_size: int  # training jobs in the group
+    samples: int
+    tokens: int
+
+
+class LogWritten(Message):
+    type: Literal["log"] = "log"
+    level: Literal["info", "warning", "error"]
+    message: str
+
+
+class ArtifactFile(Message):
+    path: str
+    bytes: int
+    sha256: str
+
+
+class ArtifactPublished(Message):
+    type: Literal["artifact"] = "artifact"
+    artifact_id: str
+    kind: Literal["adapter", "checkpoint"]
+    name: str
+    policy_version: int
+    bytes: int
+    sha256: str  # of the archive the gateway serves
+    files: tuple[ArtifactFile, ...]
+    manifest: dict[str, object]
+
+
+class PolicyVersionPublished(Message):
+    """A durable policy version: the count of applied optimizer steps of this slot."""
+
+    type: Literal["policy_version"] = "policy_version"
+    version: int
+    step: int
+    checkpoint: str  # folder name under the job's checkpoints
+    sha256: str
+
+
+EventBody = Annotated[
+    StateChanged
+    | MetricsRecorded
+    | UsageMetered
+    | SpanMeasured
+    | LogWritten
+    | ArtifactPublished
+    | PolicyVersionPublished,
+    Field(discriminator="type"),
+]
+
+
+class Event(Message):
+    """One journal entry. ``seq`` rises by one or more per entry and never repeats within a journal."""
+
+    seq: int
+    job_id: str | None  # None for platform-wide events (spans)
+    attempt: int | None
+    tenant_id: str | None
+    occurred_at_us: int  # Unix time
+    body: EventBody
+
+
+class EventBatch(Message):
+    """``journal_id`` changes when a runtime starts with an empty journal: cursors of another journal are void."""
+
+    journal_id: str
+    events: tuple[Event, ...]
+    last_seq: int
+
+
+class ErrorBody(Message):
+    """Every refusal of the gateway."""
+
+    code: str
+    message: str
+    field: str | None = None

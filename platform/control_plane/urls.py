@@ -1,0 +1,8 @@
+"""Every route of the platform."""
+
+from django.contrib import admin
+from django.urls import path
+
+urlpatterns = [
+    path("admin/", admin.site.urls),
+]

@@ -1,0 +1,49 @@
+"""Demonstrations: a dataset is a name, its versions are immutable once sealed."""
+
+import uuid
+
+from django.db import models
+
+from tenants.scope import TenantOwned
+
+
+class Dataset(TenantOwned):
+    id = models.UUIDField(primary_key=True, default=uuid.uuid4, editable=False)
+    name = models.CharField(max_length=200)
+    created_at = models.DateTimeField(auto_now_add=True)
+    created_by = models.ForeignKey("tenants.User", on_delete=models.SET_NULL, null=True, related_name="+")
+
+    class Meta:
+        constraints = [models.UniqueConstraint(fields=["tenant", "name"], name="one_dataset_per_name")]
+
+
+class VersionState(models.TextChoices):
+    """Life of a dataset version."""
+
+    RECEIVED = "received"  # bytes are here, validation is waiting
+    VALIDATING = "validating"  # a child process reads it
+    READY = "ready"  # sealed: schema, statistics and fingerprint are final
+    INVALID = "invalid"  # the report says why
+
+
+class DatasetVersion(TenantOwned):
+    """Immutable once ready: the files, their fingerprint, the schema and the statistics."""
+
+    id = models.UUIDField(primary_key=True, default=uuid.uuid4, editable=False)
+    dataset = models.ForeignKey(Dataset, on_delete=models.PROTECT, related_name="versions")
+    number = models.PositiveIntegerField()
+    state = models.CharField(max_length=20, choices=VersionState.choices, default=VersionState.RECEIVED)
+    reason = models.CharField(max_length=500, blank=True)
+    storage_key = models.CharField(max_length=300)  # relative to the dataset root, made by us
+    declared = models.JSONField(default=dict)  # representation, gripper, rotations the importer declared
+    report = models.JSONField(null=True)  # ValidationReport
+    summary = models.JSONField(null=True)  # DatasetSummary; set once, when ready
+    schema_signature = models.CharField(max_length=64, blank=True)
+    statistics_hash = models.CharField(max_length=64, blank=True)
+    fingerprint = models.CharField(max_length=64, blank=True)
+    size_bytes = models.BigIntegerField(default=0)
+    claimed_until = models.DateTimeField(null=True)  # lease of the validating worker
+    created_at = models.DateTimeField(auto_now_add=True)
+
+    class Meta:
+        constraints = [models.UniqueConstraint(fields=["dataset", "number"], name="one_version_per_number")]

@@ -1,0 +1,36 @@
+"""Row-level tenancy: a tenant-owned model's manager refuses any query outside a tenant's scope.
+
+`with tenant_scope(tenant):` opens it; `with platform_scope():` is for the platform's own work across tenants
+(relay, sweeps, admin). The guard is django-scopes; its holes (`_base_manager`) are covered by lookups that
+always name the tenant (`tenants.access`).
+"""
+
+from contextlib import AbstractContextManager
+from typing import TYPE_CHECKING, Any
+
+from django.db import models
+from django_scopes import ScopedManager, scope, scopes_disabled
+
+if TYPE_CHECKING:
+    from tenants.models import Tenant
+
+
+def tenant_scope(tenant: "Tenant") -> AbstractContextManager[Any]:
+    """Rows of this tenant only, in this thread or coroutine."""
+    return scope(tenant=tenant)
+
+
+def platform_scope() -> AbstractContextManager[Any]:
+    """Rows of every tenant: for the relay, sweeps, billing and the admin. Never in a request of a tenant."""
+    return scopes_disabled()
+
+
+class TenantOwned(models.Model):
+    """Base of every table that belongs to a tenant: its own non-null key, never "through" another row."""
+
+    tenant = models.ForeignKey("tenants.Tenant", on_delete=models.PROTECT, related_name="+")
+
+    objects = ScopedManager(tenant="tenant")
+
+    class Meta:
+        abstract = True
