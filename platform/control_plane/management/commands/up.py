@@ -1,0 +1,37 @@
+"""`manage.py up`: migrate, collect static files, then run the whole platform until Ctrl-C or SIGTERM."""
+
+import asyncio
+import sys
+from argparse import ArgumentParser
+
+from django.conf import settings
+from django.core.management import call_command
+from django.core.management.base import BaseCommand, CommandError
+
+from control_plane.supervisor.stack import programs
+from control_plane.supervisor.supervisor import AlreadyRunning, Supervisor
+
+_NAME_WIDTH = 10
+
+
+class Command(BaseCommand):
+    help = "Run web, worker, beat, relay, GPU runtime and broker on this machine; restart what dies."
+
+    def add_arguments(self, parser: ArgumentParser) -> None:
+        parser.add_argument("--host", default="127.0.0.1", help="address of the web server")
+        parser.add_argument("--port", type=int, default=8000, help="port of the web server")
+
+    def handle(self, *args: object, host: str, port: int, **options: object) -> None:
+        call_command("migrate", interactive=False, verbosity=0)
+        call_command("collectstatic", interactive=False, verbosity=0)
+        supervisor = Supervisor(
+            programs(host=host, port=port), lock=settings.STATE_DIR / "supervisor.lock", write=self._write
+        )
+        try:
+            asyncio.run(supervisor.run(lambda: self._write("supervisor", f"console at http://{host}:{port}")))
+        except AlreadyRunning as error:
+            raise CommandError(str(error)) from error
+
+    def _write(self, name: str, line: str) -> None:
+        sys.stdout.write(f"{name:<{_NAME_WIDTH}} | {line}\n")
+        sys.stdout.flush()

@@ -1,0 +1,70 @@
+"""Runs all programs of a stack until a signal, then stops them together within the time limit."""
+
+import asyncio
+import fcntl
+import signal
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import IO
+
+from control_plane.supervisor.child import Child, Program
+
+STOP_LIMIT_S = 4.0
+_READY_LIMIT_S = 20.0
+
+
+class AlreadyRunning(RuntimeError):
+    """Another supervisor uses this state folder."""
+
+
+class Supervisor:
+    """Owns the children of one state folder."""
+
+    def __init__(self, programs: Sequence[Program], *, lock: Path, write: Callable[[str, str], None]) -> None:
+        self.children = [Child(program, write) for program in programs]
+        self._lock_path = lock
+        self._write = write
+        self._stop = asyncio.Event()
+
+    async def run(self, on_started: Callable[[], None] = lambda: None) -> None:
+        """Start everything in order, keep it running, return after a stop. Raises AlreadyRunning."""
+        with self._exclusive():
+            loop = asyncio.get_running_loop()
+            for number in (signal.SIGINT, signal.SIGTERM):
+                loop.add_signal_handler(number, self._stop.set)
+            tasks = []
+            for child in self.children:
+                tasks.append(asyncio.create_task(child.run()))
+                await self._wait_until_ready(child.program)
+            on_started()
+            await self._stop.wait()
+            await self._stop_all(tasks)
+
+    def _exclusive(self) -> IO[str]:
+        handle = self._lock_path.open("w")
+        try:
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            handle.close()
+            raise AlreadyRunning(f"another supervisor holds {self._lock_path}") from None
+        return handle
+
+    async def _wait_until_ready(self, program: Program) -> None:
+        loop = asyncio.get_running_loop()
+        deadline_s = loop.time() + _READY_LIMIT_S
+        while program.ready_when is not None and not program.ready_when.exists() and not self._stop.is_set():
+            if loop.time() > deadline_s:
+                self._write("supervisor", f"{program.name} is not ready after {_READY_LIMIT_S:.0f} s, going on")
+                return
+            await asyncio.sleep(0.02)
+
+    async def _stop_all(self, tasks: Sequence[asyncio.Task[None]]) -> None:
+        self._write("supervisor", "stopping")
+        for child in reversed(self.children):
+            child.begin_stop()
+        _, late = await asyncio.wait(tasks, timeout=STOP_LIMIT_S)
+        for child in self.children:
+            child.signal(signal.SIGKILL)
+        if late:
+            await asyncio.wait(late, timeout=0.5)
+        self._write("supervisor", "stopped")

@@ -1,0 +1,61 @@
+"""Facts of the repository that a build must not lose."""
+
+import subprocess
+import sys
+import sysconfig
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[2]
+TOP_LEVEL = {"deploy", "frontend", "gpu_runtime", "jobs", "platform", "tenants", "tests"}
+
+
+def tracked() -> list[Path]:
+    listing = subprocess.run(["git", "ls-files"], cwd=ROOT, capture_output=True, text=True, check=True)
+    return [Path(line) for line in listing.stdout.splitlines()]
+
+
+def test_platform_is_a_source_root_and_the_stdlib_module_is_not_shadowed():
+    assert not list((ROOT / "platform").glob("*.py"))
+    code = "import platform, celery; print(platform.__file__); platform.system()"
+    found = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True)
+    assert found.stdout.strip().startswith(sysconfig.get_path("stdlib"))
+
+
+def test_the_top_level_is_fixed():
+    folders = {path.parts[0] for path in tracked() if len(path.parts) > 1 and not path.parts[0].startswith(".")}
+    assert folders == TOP_LEVEL
+
+
+def test_nothing_unpickles():
+    forbidden = ("import pickle", "pickle.load", "torch.load" + "(", "allow_pickle" + "=True", "trust_remote_code" + "=True")
+    found = [
+        f"{path}: {word}"
+        for path in tracked()
+        if path.suffix == ".py" and path != Path(__file__).relative_to(ROOT)
+        for word in forbidden
+        if word in (ROOT / path).read_text()
+    ]
+    assert found == []
+
+
+def test_the_protocol_and_the_data_readers_load_no_torch():
+    code = "import sys, gpu_runtime.protocol.messages, gpu_runtime.data.validation; assert 'torch' not in sys.modules"
+    subprocess.run([sys.executable, "-c", code], cwd=ROOT, check=True)
+
+
+def test_the_web_tier_loads_no_torch():
+    code = "import django, sys; django.setup(); import control_plane.urls; assert 'torch' not in sys.modules"
+    environment = {"DJANGO_SETTINGS_MODULE": "control_plane.settings", "PATH": "/usr/bin:/bin"}
+    subprocess.run([sys.executable, "-c", code], cwd=ROOT, env=environment, check=True)
+
+
+def test_every_module_is_named_in_the_architecture_page():
+    page = (ROOT / "ARCHITECTURE.md").read_text()
+    ours = ("platform", "tenants", "jobs", "gpu_runtime", "frontend")
+    modules = [
+        path
+        for path in tracked()
+        if path.suffix == ".py" and path.parts[0] in ours and path.name != "__init__.py" and "migrations" not in path.parts
+    ]
+    missing = [str(path) for path in modules if f"`{path}`" not in page]
+    assert missing == []
