@@ -1,0 +1,46 @@
+"""Why something could not be made durable. ``code`` goes to callers and into RuntimeStatus.reason."""
+
+import errno
+import sqlite3
+
+
+class StoreError(Exception):
+    """The store refused; nothing was changed."""
+
+    code = "store_error"
+
+
+class JournalUnwritable(StoreError):
+    """The journal's file cannot be written: I/O error, read-only file system, lost permission."""
+
+    code = "journal_unwritable"
+
+
+class DiskFull(StoreError):
+    """No room on the disk, or the journal reached its own limit (``journal_max_bytes``)."""
+
+    code = "disk_full"
+
+
+class PartitionsFull(StoreError):
+    """Live partitions already hold ``max_bytes``; room comes back as they are consumed."""
+
+    code = "partitions_full"
+
+
+class PartitionUnreadable(StoreError):
+    """A partition's file is missing, truncated or not safetensors."""
+
+    code = "partition_unreadable"
+
+
+def journal_error(error: sqlite3.Error) -> StoreError:
+    """Name what SQLite reported. ``SQLITE_FULL`` is a disk or a page limit; anything else is unwritable."""
+    full = getattr(error, "sqlite_errorcode", None) == sqlite3.SQLITE_FULL
+    return (DiskFull if full else JournalUnwritable)(f"journal: {error}")
+
+
+def file_error(error: OSError, what: str) -> StoreError:
+    """Name what the file system reported while writing ``what``."""
+    full = error.errno in (errno.ENOSPC, errno.EDQUOT)
+    return (DiskFull if full else JournalUnwritable)(f"{what}: {error}")

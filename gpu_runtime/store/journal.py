@@ -1,0 +1,211 @@
+"""The durable event journal: what the control plane pulls, and what a restarted runtime goes on from."""
+
+import sqlite3
+import threading
+import uuid
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from pydantic import TypeAdapter
+
+from gpu_runtime.protocol.messages import (
+    TERMINAL_WORKLOAD_STATES,
+    Event,
+    EventBody,
+    MetricsRecorded,
+    UsageMetered,
+    WorkloadState,
+)
+from gpu_runtime.protocol.wire import pack, unpack
+from gpu_runtime.store.errors import journal_error
+from gpu_runtime.store.records import Entry, WorkloadChange, WorkloadRow, Write
+from gpu_runtime.store.schema import TABLES, connect, limit_size
+
+REDONE = "redone_after_restart"
+_BODY: TypeAdapter[Any] = TypeAdapter(EventBody)
+_WORKLOAD_COLUMNS = "job_id, attempt, tenant_id, submit, digest, state, total_steps, step, reason, message"
+
+
+class Journal:
+    """One writer, any number of readers. Every method blocks on the disk: call it off the event loop.
+
+    ``path``: the SQLite file. ``max_bytes``: refuse to grow past this (None: no limit).
+    Raises JournalUnwritable or DiskFull when the file cannot be opened or written.
+    """
+
+    def __init__(self, path: Path, max_bytes: int | None = None) -> None:
+        self._write_lock, self._read_lock = threading.Lock(), threading.Lock()
+        self._listeners: list[Callable[[int], None]] = []
+        try:
+            self._writer, self._reader = connect(path), connect(path)
+            self._writer.executescript(TABLES)
+            limit_size(self._writer, max_bytes)
+            self._writer.execute("INSERT OR IGNORE INTO meta VALUES ('journal_id', ?)", (str(uuid.uuid4()),))
+        except sqlite3.Error as error:
+            raise journal_error(error) from error
+        (self.journal_id,) = self._reader.execute("SELECT value FROM meta WHERE key = 'journal_id'").fetchone()
+        self._last_seq = self._read_last_seq()
+
+    @property
+    def last_seq(self) -> int:
+        """Sequence number of the newest event; 0 in an empty journal."""
+        return self._last_seq
+
+    def on_append(self, listener: Callable[[int], None]) -> None:
+        """Call ``listener(last_seq)`` after each append that added events, in the writing thread."""
+        self._listeners.append(listener)
+
+    def set_max_bytes(self, max_bytes: int | None) -> None:
+        """Change the size limit of the running journal."""
+        with self._write_lock:
+            limit_size(self._writer, max_bytes)
+
+    def append(self, write: Write) -> int:
+        """Make ``write`` durable as ONE transaction; returns the last sequence number. Raises StoreError."""
+        with self._write_lock:
+            try:
+                self._writer.execute("BEGIN IMMEDIATE")
+                self._apply(write)
+                self._writer.execute("COMMIT")
+            except sqlite3.Error as error:
+                self._rollback()
+                raise journal_error(error) from error
+            except BaseException:
+                self._rollback()
+                raise
+        if write.entries:
+            self._last_seq = self._read_last_seq()
+            for listener in self._listeners:
+                listener(self._last_seq)
+        return self._last_seq
+
+    def read(self, *, after: int, limit: int) -> list[Event]:
+        """Events with a sequence number above ``after``, oldest first, at most ``limit``."""
+        with self._read_lock:
+            rows = self._reader.execute(
+                "SELECT seq, job_id, attempt, tenant_id, occurred_at_us, body"
+                " FROM events WHERE seq > ? ORDER BY seq LIMIT ?",
+                (after, limit),
+            ).fetchall()
+        return [_event(row) for row in rows]
+
+    def workload(self, job_id: str, attempt: int) -> WorkloadRow | None:
+        """The row of one attempt, or None."""
+        rows = self._workloads("WHERE job_id = ? AND attempt = ?", (job_id, attempt))
+        return rows[0] if rows else None
+
+    def unfinished_workloads(self) -> list[WorkloadRow]:
+        """Attempts that have not reached a terminal state, oldest first."""
+        terminal = sorted(TERMINAL_WORKLOAD_STATES)
+        return self._workloads(f"WHERE state NOT IN ({','.join('?' * len(terminal))}) ORDER BY rowid", tuple(terminal))
+
+    def queue_dump(self) -> dict[str, Any] | None:
+        """The training queue as of the last write that carried one."""
+        with self._read_lock:
+            row = self._reader.execute("SELECT body FROM snapshots WHERE name = 'training_queue'").fetchone()
+        return None if row is None else unpack(row[0])
+
+    def close(self) -> None:
+        """Close both connections; SQLite folds the write-ahead log into the file."""
+        with self._write_lock, self._read_lock:
+            self._reader.close()
+            self._writer.close()
+
+    def _apply(self, write: Write) -> None:
+        for entry in write.entries:
+            self._insert_event(entry)
+        if write.accepted is not None:
+            self._insert_workload(write.accepted)
+        for change in write.changes:
+            self._update_workload(change)
+        if write.queue is not None:
+            self._writer.execute("INSERT OR REPLACE INTO snapshots VALUES ('training_queue', ?)", (pack(write.queue),))
+
+    def _insert_event(self, entry: Entry) -> None:
+        body = entry.body
+        if isinstance(body, MetricsRecorded):
+            body = self._without_known_points(entry, body)
+        elif isinstance(body, UsageMetered):
+            body = self._billed_once(entry, body)
+        if body is not None:
+            self._writer.execute(
+                "INSERT INTO events (job_id, attempt, tenant_id, occurred_at_us, body) VALUES (?, ?, ?, ?, ?)",
+                (
+                    entry.job_id,
+                    entry.attempt,
+                    entry.tenant_id,
+                    entry.occurred_at_us,
+                    pack(body.model_dump(mode="python")),
+                ),
+            )
+
+    def _without_known_points(self, entry: Entry, body: MetricsRecorded) -> MetricsRecorded | None:
+        """Steps since the last checkpoint are redone after a crash with the same values: keep the first."""
+        new = {
+            name: value
+            for name, value in body.values.items()
+            if self._is_new("metric_points", (entry.job_id, entry.attempt, body.step, name))
+        }
+        return MetricsRecorded(step=body.step, values=new) if new else None
+
+    def _billed_once(self, entry: Entry, body: UsageMetered) -> UsageMetered | None:
+        """The same event twice is dropped; the same work twice was really computed, and is not billed again."""
+        if not self._is_new("usage_ids", (body.event_id,)):
+            return None
+        if not body.billable or entry.work is None:
+            return body
+        if self._is_new("billed_work", (entry.job_id, entry.attempt, entry.work)):
+            return body
+        return body.model_copy(update={"billable": False, "reason": REDONE})
+
+    def _is_new(self, table: str, key: tuple[object, ...]) -> bool:
+        marks = ",".join("?" * len(key))
+        return self._writer.execute(f"INSERT OR IGNORE INTO {table} VALUES ({marks})", key).rowcount == 1  # noqa: S608
+
+    def _insert_workload(self, row: WorkloadRow) -> None:
+        self._writer.execute(
+            f"INSERT INTO workloads ({_WORKLOAD_COLUMNS}) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",  # noqa: S608
+            tuple(getattr(row, name) for name in _WORKLOAD_COLUMNS.split(", ")),
+        )
+
+    def _update_workload(self, change: WorkloadChange) -> None:
+        self._writer.execute(
+            "UPDATE workloads SET state = COALESCE(?, state), reason = COALESCE(?, reason),"
+            " message = COALESCE(?, message), step = MAX(step, COALESCE(?, step)) WHERE job_id = ? AND attempt = ?",
+            (change.state, change.reason, change.message, change.step, change.job_id, change.attempt),
+        )
+
+    def _workloads(self, where: str, parameters: tuple[object, ...]) -> list[WorkloadRow]:
+        with self._read_lock:
+            rows = self._reader.execute(
+                f"SELECT {_WORKLOAD_COLUMNS} FROM workloads {where}",  # noqa: S608
+                parameters,
+            ).fetchall()
+        return [_workload(row) for row in rows]
+
+    def _read_last_seq(self) -> int:
+        with self._read_lock:
+            return self._reader.execute("SELECT COALESCE(MAX(seq), 0) FROM events").fetchone()[0]
+
+    def _rollback(self) -> None:
+        """SQLite has rolled back by itself after some errors ("no transaction is active"): both are fine."""
+        if self._writer.in_transaction:
+            self._writer.execute("ROLLBACK")
+
+
+def _event(row: tuple[Any, ...]) -> Event:
+    seq, job_id, attempt, tenant_id, occurred_at_us, body = row
+    return Event(
+        seq=seq,
+        job_id=job_id,
+        attempt=attempt,
+        tenant_id=tenant_id,
+        occurred_at_us=occurred_at_us,
+        body=_BODY.validate_python(unpack(body)),
+    )
+
+
+def _workload(row: tuple[Any, ...]) -> WorkloadRow:
+    values = dict(zip(_WORKLOAD_COLUMNS.split(", "), row, strict=True))
+    return WorkloadRow(**(values | {"state": WorkloadState(values["state"])}))
