@@ -1,0 +1,66 @@
+"""What an importer declares about a dataset because info.json has no field for it."""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Annotated, Any
+
+from pydantic import Field, ValidationError
+
+from gpu_runtime.data.errors import DatasetError
+from gpu_runtime.data.files import read_json_object
+from gpu_runtime.protocol.base import Message
+from gpu_runtime.protocol.schema import ActionRepresentation, DatasetSchema, Gripper
+
+DECLARED_FILE = "meta/joynexus.json"
+
+Rotation = Annotated[int, Field(ge=0, lt=360, multiple_of=90)]
+
+
+class Declared(Message):
+    """What info.json cannot say. Comes with the import, else from the dataset's own meta/joynexus.json.
+
+    ``rotations`` turns a camera's stored frames upright, counter-clockwise degrees; ``cameras`` orders or narrows
+    the views; ``state``/``action`` name the columns; ``control_hz`` where it differs from the recording's fps.
+    """
+
+    representation: ActionRepresentation = ActionRepresentation.UNDECLARED
+    gripper: Gripper | None = None
+    rotations: dict[str, Rotation] = {}
+    cameras: tuple[str, ...] | None = None
+    state: str | None = None
+    action: str | None = None
+    control_hz: Annotated[float, Field(gt=0, le=10_000)] | None = None
+    robot_type: Annotated[str, Field(min_length=1, max_length=200)] | None = None
+
+
+def declared_from(schema: DatasetSchema) -> Declared:
+    """The declaration that makes ``infer_schema`` return ``schema``: what a recorder writes to meta/joynexus.json."""
+    return Declared(
+        representation=schema.representation,
+        gripper=schema.gripper,
+        rotations={camera.key: camera.rotation_deg for camera in schema.cameras},
+        cameras=tuple(camera.key for camera in schema.cameras),
+        state=schema.state.key if schema.state else None,
+        action=schema.action.key,
+        control_hz=schema.control_hz,
+        robot_type=schema.robot_type,
+    )
+
+
+def parse_declared(raw: Mapping[str, Any], *, source: str) -> Declared:
+    """Check a declaration; every wrong field is named."""
+    try:
+        return Declared.model_validate(dict(raw))
+    except ValidationError as error:
+        problems = "; ".join(
+            f"{'.'.join(map(str, item['loc'])) or 'declared'}: {item['msg']}, not {item['input']!r:.80}"
+            for item in error.errors(include_url=False)
+        )
+        raise DatasetError("declared_invalid", f"{source}: {problems}", file=source) from error
+
+
+def read_declared(root: Path, overrides: Mapping[str, Any] | None) -> Declared:
+    """The dataset's own declaration, field by field replaced by the importer's."""
+    own = read_json_object(root, DECLARED_FILE) if (root / DECLARED_FILE).is_file() else {}
+    parse_declared(own, source=DECLARED_FILE)
+    return parse_declared({**own, **(overrides or {})}, source="declared" if overrides else DECLARED_FILE)

@@ -1,0 +1,87 @@
+"""Reading a dataset's files within bounds: paths stay inside the root, sizes are checked before parsing."""
+
+import json
+import re
+from pathlib import Path, PurePosixPath
+from typing import Any
+
+from gpu_runtime.data.errors import DatasetError
+
+JSON_BYTES_MAX = 32 * 2**20
+JSON_LINES_BYTES_MAX = 256 * 2**20
+_FIELD = re.compile(r"\{(\w+)(?::0?(\d)d)?\}")
+
+
+def resolve_inside(root: Path, relative: str) -> Path:
+    """The file ``relative`` under ``root``; refuses absolute paths, ``..``, links that leave the root."""
+    parts = PurePosixPath(relative).parts
+    if not parts or relative.startswith("/") or ".." in parts or "\\" in relative or "\0" in relative:
+        raise DatasetError("path_outside_dataset", f"path {relative!r} must be relative and stay inside the dataset")
+    path = root.joinpath(*parts)
+    if not path.resolve().is_relative_to(root.resolve()):
+        raise DatasetError("path_outside_dataset", f"path {relative!r} leads out of the dataset", file=relative)
+    return path
+
+
+def existing_file(root: Path, relative: str) -> Path:
+    """``resolve_inside`` for a regular file that must exist."""
+    path = resolve_inside(root, relative)
+    if not path.is_file():
+        raise DatasetError("file_missing", f"{relative} is missing", file=relative)
+    return path
+
+
+def fill_template(template: str, **values: int | str) -> str:
+    """Fill ``{name}`` and ``{name:03d}`` only: ``str.format`` would allow attribute access and huge widths."""
+
+    def fill(match: re.Match[str]) -> str:
+        name, width = match.groups()
+        if name not in values:
+            raise DatasetError(
+                "path_template", f"path template {template!r} uses {name!r}; allowed: {', '.join(values)}"
+            )
+        return str(values[name]).zfill(int(width or 0))
+
+    filled = _FIELD.sub(fill, template)
+    if "{" in filled or "}" in filled:
+        raise DatasetError(
+            "path_template", f"path template {template!r} is malformed; allowed: {{name}}, {{name:03d}}"
+        )
+    return filled
+
+
+def read_bounded(root: Path, relative: str, bytes_max: int) -> bytes:
+    """Content of a metadata file, refused when larger than ``bytes_max``."""
+    path = existing_file(root, relative)
+    size = path.stat().st_size
+    if size > bytes_max:
+        raise DatasetError(
+            "metadata_too_large", f"{relative} has {size} bytes; at most {bytes_max} are allowed", file=relative
+        )
+    return path.read_bytes()
+
+
+def parse_json(content: bytes | str, relative: str, *, line: int | None = None) -> Any:
+    """Parse JSON; malformed text, a wrong encoding or absurd nesting become a DatasetError."""
+    try:
+        return json.loads(content)
+    except (ValueError, RecursionError) as error:
+        place = f"{relative} line {line}" if line is not None else relative
+        raise DatasetError("metadata_unreadable", f"{place} is not valid JSON: {error}", file=relative) from error
+
+
+def read_json_object(root: Path, relative: str) -> dict[str, Any]:
+    """A JSON file whose top level is an object."""
+    value = parse_json(read_bounded(root, relative, JSON_BYTES_MAX), relative)
+    if not isinstance(value, dict):
+        raise DatasetError("metadata_unreadable", f"{relative} must hold a JSON object", file=relative)
+    return value
+
+
+def read_json_lines(root: Path, relative: str) -> list[dict[str, Any]]:
+    """A JSON-lines file of objects; empty lines are skipped."""
+    lines = read_bounded(root, relative, JSON_LINES_BYTES_MAX).split(b"\n")
+    rows = [parse_json(line, relative, line=number) for number, line in enumerate(lines, 1) if line.strip()]
+    if not all(isinstance(row, dict) for row in rows):
+        raise DatasetError("metadata_unreadable", f"every line of {relative} must be a JSON object", file=relative)
+    return rows
