@@ -2,7 +2,7 @@
 
 from typing import Annotated, Literal
 
-from pydantic import Field
+from pydantic import Field, model_validator
 
 from gpu_runtime.protocol.base import Message
 
@@ -27,6 +27,17 @@ class Gr00tHeadSpec(Message):
     dropout: Annotated[float, Field(ge=0, lt=1)] = 0.2
     noise_draws: Annotated[int, Field(ge=1, le=16, description="Noise draws per sample and step (K).")] = 8
     denoise_steps: Annotated[int, Field(ge=1, le=64)] = 4
+    condition: Annotated[
+        Literal["standardized", "layer_norm", "raw"],
+        Field(description="Backbone features: z-scored on your own frames, layer norm, or as they are (StarVLA)."),
+    ] = "standardized"
+    fit_frames: Annotated[int, Field(ge=2, le=4096, description="Frames the z-score is fitted on.")] = 256
+
+    @model_validator(mode="after")
+    def _heads_divide_the_width(self) -> "Gr00tHeadSpec":
+        if self.width % (2 * self.heads):
+            raise ValueError(f"width {self.width} must be a multiple of 2 * heads ({2 * self.heads})")
+        return self
 
 
 class OftHeadSpec(Message):
@@ -36,6 +47,8 @@ class OftHeadSpec(Message):
     horizon: Horizon = 8
     blocks: Annotated[int, Field(ge=1, le=16)] = 2
     expansion: Annotated[int, Field(ge=1, le=8)] = 2
+    standardize: Annotated[bool, Field(description="z-score the query features on your own frames first.")] = True
+    fit_frames: Annotated[int, Field(ge=2, le=4096, description="Frames the z-score is fitted on.")] = 256
 
 
 class MlpHeadSpec(Message):

@@ -1,0 +1,116 @@
+"""A slot on disk: everything that resuming needs to equal never having stopped.
+
+head.safetensors       weights and fitted feature statistics
+optimizer.safetensors  AdamW's moments and step counts, by parameter name
+random.safetensors     state of the tenant's generator
+slot.json              specification, schema, statistics, step, consumed partitions, hashes of the files above
+"""
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from gpu_runtime.models.errors import AdapterError, CheckpointError
+from gpu_runtime.models.folders import atomic_folder, listing, sha256, write_json
+from gpu_runtime.models.policy import Policy
+from gpu_runtime.models.slots import Slot
+from gpu_runtime.models.weights import fill_module, read_tensors, write_tensors
+from gpu_runtime.protocol.schema import DatasetSchema, DatasetStatistics
+from gpu_runtime.protocol.specs import SftJobSpec
+
+FORMAT = 1
+MOMENTS = ("step", "exp_avg", "exp_avg_sq")
+
+
+def save_slot(slot: Slot, folder: Path) -> None:
+    """Write a checkpoint; ``folder`` is there completely or not at all."""
+    with atomic_folder(folder) as temporary:
+        write_tensors(temporary / "head.safetensors", slot.policy.head.state_dict())
+        write_tensors(temporary / "optimizer.safetensors", _optimizer_tensors(slot))
+        write_tensors(temporary / "random.safetensors", {"generator": slot.generator.get_state()})
+        write_json(temporary / "slot.json", _document(slot) | {"files": listing(temporary)})
+
+
+def load_slot(
+    folder: Path,
+    *,
+    tap_width: Callable[[str], int],
+    spec: SftJobSpec | None = None,
+    device: torch.device | str = "cpu",
+) -> Slot:
+    """Rebuild a slot. Raises CheckpointError for an incomplete or altered folder, or one of another ``spec``."""
+    document = _read_document(folder)
+    try:
+        stored = SftJobSpec.model_validate(document["spec"])
+        if spec is not None and spec != stored:
+            raise CheckpointError(f"{folder.name}: written for another specification ({stored.name!r})")
+        policy = Policy(
+            spec=stored,
+            schema=DatasetSchema.model_validate(document["schema"]),
+            statistics=DatasetStatistics.model_validate(document["statistics"]),
+            tap_width=tap_width,
+            device=device,
+        )
+        policy.head.allocate(document["fit_shape"])
+        fill_module(policy.head, read_tensors(folder / "head.safetensors"), source="head.safetensors")
+        return _restore(Slot(policy), folder, document)
+    except (KeyError, TypeError, AdapterError) as error:
+        raise CheckpointError(f"{folder.name}: {type(error).__name__}: {error}") from error
+
+
+def _document(slot: Slot) -> dict[str, Any]:
+    policy = slot.policy
+    return {
+        "format": FORMAT,
+        "spec": policy.spec.model_dump(mode="json"),
+        "schema": policy.schema.model_dump(mode="json"),
+        "statistics": policy.statistics.model_dump(mode="json"),
+        "step": slot.step,
+        "policy_version": slot.policy_version,
+        "consumed": slot.consumed,
+        "fit_shape": policy.head.fit_shape(),
+        "action_guard": slot.action_guard.to_json(),
+        "state_guard": None if slot.state_guard is None else slot.state_guard.to_json(),
+    }
+
+
+def _read_document(folder: Path) -> dict[str, Any]:
+    """The description, after checking its format and the bytes of every file it lists."""
+    try:
+        document = json.loads((folder / "slot.json").read_text("utf-8"))
+        if document["format"] != FORMAT:
+            raise CheckpointError(f"{folder.name}: format {document['format']!r}, allowed: {FORMAT}")
+        for entry in document["files"]:
+            if sha256(folder / Path(entry["path"]).name) != entry["sha256"]:
+                raise CheckpointError(f"{folder.name}: {entry['path']} is not the file that was written")
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        if isinstance(error, CheckpointError):
+            raise
+        raise CheckpointError(f"{folder.name}: {type(error).__name__}: {error}") from error
+    return document
+
+
+def _optimizer_tensors(slot: Slot) -> dict[str, torch.Tensor]:
+    """AdamW's state by parameter name; empty before the first step."""
+    states = ((name, slot.optimizer.state.get(p, {})) for name, p in slot.policy.head.named_parameters())
+    return {f"{key}/{name}": state[key] for name, state in states for key in MOMENTS if key in state}
+
+
+def _restore(slot: Slot, folder: Path, document: dict[str, Any]) -> Slot:
+    moments = read_tensors(folder / "optimizer.safetensors")
+    if document["step"]:
+        for name, parameter in slot.policy.head.named_parameters():
+            state = {key: moments[f"{key}/{name}"] for key in MOMENTS}
+            # AdamW keeps its step count on the CPU, the moments beside their parameter
+            slot.optimizer.state[parameter] = {
+                key: value if key == "step" else value.to(parameter.device) for key, value in state.items()
+            }
+    slot.generator.set_state(read_tensors(folder / "random.safetensors")["generator"])
+    slot.step, slot.consumed = int(document["step"]), list(document["consumed"])
+    slot.action_guard.restore(document["action_guard"])
+    if slot.state_guard is not None:
+        slot.state_guard.restore(document["state_guard"])
+    return slot

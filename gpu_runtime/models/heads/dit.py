@@ -1,0 +1,130 @@
+"""Diffusion transformer with adaptive layer norm: even layers attend to the condition, odd layers to themselves.
+
+Shapes: B samples, K noise draws per sample, Q tokens per draw, L condition tokens, D condition width, W width,
+N attention heads, C = W / N.
+"""
+
+import math
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor, nn
+from torch.nn.functional import gelu, layer_norm, scaled_dot_product_attention, silu
+
+from gpu_runtime.models.heads.randomness import dropout
+
+TIME_FEATURES = 256
+MAX_PERIOD = 10_000.0
+
+KeysValues = tuple[Tensor, Tensor]  # each [B, N, L, C]
+
+
+class DiT(nn.Module):
+    """[B, K, Q, W] tokens, a condition and an integer time per draw -> [B, K, Q, output_width].
+
+    Draws of one sample share its condition: its keys and values are projected once, and never copied K times.
+    """
+
+    def __init__(
+        self, *, width: int, heads: int, layers: int, condition_width: int, output_width: int, dropout: float
+    ) -> None:
+        super().__init__()
+        self.dropout = dropout
+        self.time = nn.Sequential(nn.Linear(TIME_FEATURES, width), nn.SiLU(), nn.Linear(width, width))
+        self.blocks = nn.ModuleList(
+            Block(width=width, heads=heads, condition_width=condition_width if i % 2 == 0 else None, dropout=dropout)
+            for i in range(layers)
+        )
+        self.modulation_out = nn.Linear(width, 2 * width)
+        self.out = nn.Linear(width, output_width)
+
+    def reset_modulation(self) -> None:
+        """Start every adaptive norm as a plain one."""
+        for layer in [self.modulation_out, *(block.modulation for block in self.blocks)]:
+            nn.init.zeros_(layer.weight)
+            nn.init.zeros_(layer.bias)
+
+    def condition(self, condition_BLD: Tensor) -> list[KeysValues | None]:
+        """Keys and values of every layer (None for self-attention): one projection serves all draws and steps."""
+        return [None if b.condition_width is None else b.keys_values(condition_BLD) for b in self.blocks]
+
+    def forward(
+        self,
+        x_BKQW: Tensor,
+        bucket_BK: Tensor,
+        condition: Sequence[KeysValues | None],
+        mask_BL: Tensor | None,
+        generator: torch.Generator | None = None,
+    ) -> Tensor:
+        """``mask_BL`` is True at real condition tokens; None when all are."""
+        time_BKW = silu(self.time(time_features(bucket_BK, TIME_FEATURES)))
+        for block, keys_values in zip(self.blocks, condition, strict=True):
+            x_BKQW = block(x_BKQW, time_BKW, keys_values, mask_BL, generator)
+        shift, scale = self.modulation_out(time_BKW)[:, :, None].chunk(2, dim=-1)
+        x_BKQW = dropout(x_BKQW, self.dropout, generator)
+        return self.out(plain_norm(x_BKQW) * (1 + scale) + shift)
+
+
+class Block(nn.Module):
+    """Adaptive norm, attention, residual; norm, feed-forward, residual."""
+
+    def __init__(self, *, width: int, heads: int, condition_width: int | None, dropout: float) -> None:
+        super().__init__()
+        self.heads, self.condition_width, self.dropout = heads, condition_width, dropout
+        source = width if condition_width is None else condition_width
+        self.modulation = nn.Linear(width, 2 * width)
+        self.query = nn.Linear(width, width)
+        self.key = nn.Linear(source, width)
+        self.value = nn.Linear(source, width)
+        self.out = nn.Linear(width, width)
+        self.up = nn.Linear(width, 4 * width)
+        self.down = nn.Linear(4 * width, width)
+
+    def keys_values(self, source: Tensor) -> KeysValues:
+        """Keys and values of [*, tokens, source width], split into heads."""
+        return self._split(self.key(source)), self._split(self.value(source))
+
+    def forward(
+        self,
+        x_BKQW: Tensor,
+        time_BKW: Tensor,
+        condition: KeysValues | None,
+        mask_BL: Tensor | None,
+        generator: torch.Generator | None,
+    ) -> Tensor:
+        scale, shift = self.modulation(time_BKW)[:, :, None].chunk(2, dim=-1)
+        normed = plain_norm(x_BKQW) * (1 + scale) + shift
+        attended = self._attend(normed) if condition is None else self._attend_to(normed, condition, mask_BL)
+        x_BKQW = x_BKQW + dropout(self.out(attended), self.dropout, generator)
+        hidden = self.down(dropout(gelu(self.up(plain_norm(x_BKQW)), approximate="tanh"), self.dropout, generator))
+        return x_BKQW + dropout(hidden, self.dropout, generator)
+
+    def _attend(self, x_BKQW: Tensor) -> Tensor:
+        """Self-attention among the tokens of one draw."""
+        flat = x_BKQW.flatten(0, 1)
+        keys, values = self.keys_values(flat)
+        return self._merge(scaled_dot_product_attention(self._split(self.query(flat)), keys, values)).view_as(x_BKQW)
+
+    def _attend_to(self, x_BKQW: Tensor, condition: KeysValues, mask_BL: Tensor | None) -> Tensor:
+        """Cross-attention: all K*Q tokens of a sample are queries on its one set of keys and values."""
+        queries = self._split(self.query(x_BKQW.flatten(1, 2)))
+        mask = None if mask_BL is None else mask_BL[:, None, None, :]
+        return self._merge(scaled_dot_product_attention(queries, *condition, attn_mask=mask)).view_as(x_BKQW)
+
+    def _split(self, x: Tensor) -> Tensor:
+        return x.unflatten(-1, (self.heads, -1)).transpose(-2, -3)
+
+    def _merge(self, x: Tensor) -> Tensor:
+        return x.transpose(-2, -3).flatten(-2)
+
+
+def plain_norm(x: Tensor) -> Tensor:
+    """Layer norm without learned scale and shift."""
+    return layer_norm(x, x.shape[-1:])
+
+
+def time_features(bucket: Tensor, size: int) -> Tensor:
+    """[cos, sin] of the integer time at geometric frequencies from 1 to 1 / 10000 inclusive."""
+    exponents = torch.arange(size // 2, device=bucket.device) / (size // 2 - 1)
+    angles = bucket[..., None] * torch.exp(-math.log(MAX_PERIOD) * exponents)
+    return torch.cat([angles.cos(), angles.sin()], dim=-1)

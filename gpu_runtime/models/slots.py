@@ -1,0 +1,168 @@
+"""A tenant's private place on a shared base: policy, optimizer, schedule, randomness and version.
+
+Shapes: B samples, H horizon, A action dims, S state dims.
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+
+import numpy as np
+import torch
+
+from gpu_runtime.data.samples import SampleBatch
+from gpu_runtime.models.action_error import ActionError
+from gpu_runtime.models.errors import BatchMismatch, NonFiniteGradient, NonFiniteLoss
+from gpu_runtime.models.heads.base import Features, LossParts
+from gpu_runtime.models.optimization import apply_update, build_optimizer, gradient_norm, learning_rate
+from gpu_runtime.models.policy import Policy
+from gpu_runtime.models.statistics_guard import StatisticsGuard
+from gpu_runtime.protocol.schema import DatasetSchema, DatasetStatistics
+from gpu_runtime.protocol.specs import SftJobSpec
+
+TRAINING_STREAM = 0x5F1  # keeps training noise apart from the numbers that initialised the weights
+
+
+class Slot:
+    """Trains one policy. A step happens completely or not at all, and depends on nobody else in the process."""
+
+    def __init__(self, policy: Policy) -> None:
+        spec = policy.spec
+        self.policy = policy
+        self.optimizer = build_optimizer(spec.optimizer, policy.head)
+        self.generator = torch.Generator().manual_seed(spec.training.seed ^ (TRAINING_STREAM << 32))
+        self.step = 0
+        self.consumed: list[str] = []
+        self.action_guard = StatisticsGuard(policy.actions)
+        self.state_guard = None if policy.states is None else StatisticsGuard(policy.states)
+
+    @classmethod
+    def create(
+        cls,
+        *,
+        spec: SftJobSpec,
+        schema: DatasetSchema,
+        statistics: DatasetStatistics,
+        tap_width: Callable[[str], int],
+        device: torch.device | str = "cpu",
+    ) -> "Slot":
+        """A fresh slot at policy version 0; ``tap_width`` is the backbone's feature width at a tap."""
+        return cls(Policy(spec=spec, schema=schema, statistics=statistics, tap_width=tap_width, device=device))
+
+    @property
+    def spec(self) -> SftJobSpec:
+        return self.policy.spec
+
+    @property
+    def policy_version(self) -> int:
+        """Count of applied updates."""
+        return self.step
+
+    @property
+    def taps(self) -> frozenset[str]:
+        """Backbone outputs this slot reads."""
+        return self.policy.taps
+
+    @property
+    def query_tokens(self) -> int:
+        """Action queries its prompts end with."""
+        return self.policy.query_tokens
+
+    @property
+    def needs_fit(self) -> bool:
+        """True until ``fit`` has seen the tenant's own frames."""
+        return self.policy.head.needs_fit
+
+    @property
+    def fit_frames(self) -> int:
+        """Frames ``fit`` wants in its one batch; 0 for a head that fits nothing."""
+        return self.policy.head.fit_frames
+
+    def fit(self, features: Sequence[Features], batch: SampleBatch) -> None:
+        """Learn feature statistics from one batch of own frames. Raises ForeignStatistics, FeatureMismatch."""
+        self._same_length(features, batch)
+        self._observe(batch)
+        with torch.no_grad():
+            self.policy.head.fit(features)
+
+    def train_step(self, features: Sequence[Features], batch: SampleBatch, partition_id: str) -> dict[str, float]:
+        """One update on one partition; returns loss, its parts, gradient norm and learning rate.
+
+        Raises NonFiniteLoss, NonFiniteGradient, ForeignStatistics or a mismatch; weights, optimizer, random state
+        and counters are then exactly as before.
+        """
+        self._same_length(features, batch)
+        rate = learning_rate(self.spec.optimizer, step=self.step, total_steps=self.spec.training.steps)
+        with self._nothing_half_applied():
+            loss = self._loss(features, batch, partition_id)
+            loss.total.backward()
+            norm = self._gradient_norm(partition_id)
+            outside = self._observe(batch)
+        apply_update(self.optimizer, norm=norm, rate=rate, clip=self.spec.optimizer.grad_clip)
+        self.optimizer.zero_grad(set_to_none=True)
+        self.step += 1
+        self.consumed.append(partition_id)
+        parts = {f"loss/{name}": float(value.detach()) for name, value in loss.parts.items()}
+        return {
+            "loss": float(loss.total.detach()),
+            "grad_norm": float(norm),
+            "learning_rate": rate,
+            "out_of_range": outside,
+        } | parts
+
+    def evaluate(self, features: Sequence[Features], batch: SampleBatch) -> ActionError:
+        """Action error in real units on held-out samples; partitions of an evaluation are added with ``+``."""
+        self._same_length(features, batch)
+        return self.policy.evaluate(features, batch)
+
+    def act(self, features: Sequence[Features], state_BS: np.ndarray | None, *, seed: int) -> np.ndarray:
+        """Action chunks in real units, float32 [B, H, A]; ``seed`` determines the noise."""
+        return self.policy.act(features, state_BS, seed=seed)
+
+    def _loss(self, features: Sequence[Features], batch: SampleBatch, partition_id: str) -> LossParts:
+        loss = self.policy.head.loss(
+            features,
+            self.policy.model_state(batch.state_BS),
+            self.policy.model_actions(batch.actions_BHA),
+            torch.as_tensor(batch.mask_BH, device=self.policy.device),
+            self.generator,
+        )
+        if not bool(torch.isfinite(loss.total)):
+            raise NonFiniteLoss(f"loss is {float(loss.total)} {self._where(partition_id)}")
+        return loss
+
+    def _gradient_norm(self, partition_id: str) -> torch.Tensor:
+        try:
+            return gradient_norm(self.policy.head.named_parameters())
+        except NonFiniteGradient as error:
+            raise NonFiniteGradient(f"{error} {self._where(partition_id)}") from None
+
+    def _where(self, partition_id: str) -> str:
+        return f"at step {self.step} (policy version {self.policy_version}, partition {partition_id})"
+
+    @contextmanager
+    def _nothing_half_applied(self) -> Iterator[None]:
+        """Whatever fails inside leaves no gradient and no advanced random state behind."""
+        random_state = self.generator.get_state()
+        try:
+            yield
+        except BaseException:
+            self.generator.set_state(random_state)
+            self.optimizer.zero_grad(set_to_none=True)
+            raise
+
+    def _observe(self, batch: SampleBatch) -> float:
+        """Largest share of a dimension's values outside the statistics. Raises ForeignStatistics."""
+        saved = self.state_guard.to_json() if self.state_guard is not None else None
+        outside = 0.0
+        if self.state_guard is not None and batch.state_BS is not None:
+            outside = self.state_guard.observe(batch.state_BS, samples=len(batch))
+        try:
+            return max(outside, self.action_guard.observe(batch.actions_BHA[batch.mask_BH], samples=len(batch)))
+        except BaseException:
+            if self.state_guard is not None and saved is not None:
+                self.state_guard.restore(saved)
+            raise
+
+    def _same_length(self, features: Sequence[Features], batch: SampleBatch) -> None:
+        if len(features) != len(batch):
+            raise BatchMismatch(f"{len(features)} features for {len(batch)} samples")
