@@ -1,0 +1,60 @@
+"""What a resident, frozen base model offers to everybody above it.
+
+Shapes: L rows of one sample at a tap, D width of the tap, Q query tokens.
+"""
+
+from abc import ABC, abstractmethod
+from collections.abc import Collection, Sequence
+
+import torch
+
+from gpu_runtime.batching.feature import VLAFeature
+from gpu_runtime.batching.signature import ImageView, PrefixSignature, group_key
+from gpu_runtime.protocol.messages import BaseModelInfo
+
+
+class Backbone(ABC):
+    """A frozen vision-language model. Not an ``nn.Module``: no head can adopt it, train it or save it."""
+
+    info: BaseModelInfo
+    attention: str
+    prompt_template: str
+    image_processing: str
+
+    @property
+    def group_key(self) -> str:
+        """Compatibility class: requests that share it may share one packed forward."""
+        return group_key(base=self.info.name, revision=self.info.revision, dtype=self.info.dtype)
+
+    def signature(self, *, views: Sequence[ImageView], query_tokens: int, taps: Collection[str]) -> PrefixSignature:
+        """The prefix contract of a policy on this base."""
+        return PrefixSignature(
+            base=self.info.name,
+            revision=self.info.revision,
+            dtype=self.info.dtype,
+            attention=self.attention,
+            prompt_template=self.prompt_template,
+            image_processing=self.image_processing,
+            views=tuple(views),
+            query_tokens=query_tokens,
+            taps=tuple(sorted(taps)),
+        )
+
+    @abstractmethod
+    def tap_width(self, tap: str) -> int:
+        """D at this tap. Raises ValueError for a tap this base doesn't have."""
+
+    @abstractmethod
+    def tap_rows(self, feature: VLAFeature, tap: str) -> int:
+        """L at this tap for this sample."""
+
+    @abstractmethod
+    def tokens(self, feature: VLAFeature) -> int:
+        """Prompt tokens of the sample, image tokens included. Raises ValueError for a sample this base can't read."""
+
+    @abstractmethod
+    def encode(self, features: Sequence[VLAFeature], taps: Sequence[Collection[str]]) -> list[dict[str, torch.Tensor]]:
+        """Run the group; for each sample exactly the taps it asked for, [L, D] (``query``: [Q, D]) on the device.
+
+        Raises ValueError naming the sample's index for a bad sample or tap; nothing has run then.
+        """

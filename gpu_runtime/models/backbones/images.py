@@ -1,0 +1,82 @@
+"""Pixels to patches, without torchvision: rescale, normalise, cut in the merger's block order.
+
+Shapes: B equal views, H height, W width, P patches of all of them, V values of a patch (channels x frames x side²).
+"""
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import groupby
+from pathlib import Path
+
+import numpy as np
+import torch
+
+from gpu_runtime.batching.layout import ImageGrid
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ImageProcessing:
+    """How a base wants its pixels. A still view is repeated ``temporal`` times along the frame axis of a patch."""
+
+    patch: int = 16
+    merge: int = 2
+    temporal: int = 2
+    mean: tuple[float, float, float] = (0.5, 0.5, 0.5)
+    std: tuple[float, float, float] = (0.5, 0.5, 0.5)
+
+    @classmethod
+    def from_checkpoint(cls, folder: Path) -> "ImageProcessing":
+        """Read ``preprocessor_config.json``; the defaults are Qwen3-VL's own."""
+        path = folder / "preprocessor_config.json"
+        if not path.is_file():
+            return cls()
+        values = json.loads(path.read_text())
+        return cls(
+            patch=values.get("patch_size", cls.patch),
+            merge=values.get("merge_size", cls.merge),
+            temporal=values.get("temporal_patch_size", cls.temporal),
+            mean=tuple(values.get("image_mean", cls.mean)),
+            std=tuple(values.get("image_std", cls.std)),
+        )
+
+    @property
+    def description(self) -> str:
+        """Goes into the prefix signature. Views are never resized here: the policy's size is the size."""
+        return (
+            f"x/255, mean {list(self.mean)}, std {list(self.std)}, patch {self.patch}, merge {self.merge},"
+            f" temporal {self.temporal}, no resize"
+        )
+
+    def grid(self, image: np.ndarray) -> ImageGrid:
+        """Patches of one view. Raises ValueError when a side isn't a multiple of patch x merge pixels."""
+        height, width = image.shape[:2]
+        side = self.patch * self.merge
+        if height % side or width % side:
+            raise ValueError(f"image size: {height}x{width} pixels, both must be multiples of {side}")
+        return ImageGrid(height // self.patch, width // self.patch, self.merge)
+
+    def patchify(self, images: Sequence[np.ndarray], device: torch.device) -> torch.Tensor:
+        """[P, V] float32 patches of all views, in order; bytes cross to the device, not floats."""
+        runs = groupby(images, key=lambda image: image.shape)
+        return torch.cat([self._patchify_equal(list(run), device) for _, run in runs])
+
+    def _patchify_equal(self, images: list[np.ndarray], device: torch.device) -> torch.Tensor:
+        pixels_BHWC = torch.from_numpy(np.stack(images)).to(device).float()
+        mean, std = (torch.tensor(values, device=device) for values in (self.mean, self.std))
+        pixels_BHWC = pixels_BHWC.mul_(1 / 255).sub_(mean).div_(std)
+        count, height, width, channels = pixels_BHWC.shape
+        blocks = pixels_BHWC.view(
+            count,
+            height // (self.patch * self.merge),
+            self.merge,
+            self.patch,
+            width // (self.patch * self.merge),
+            self.merge,
+            self.patch,
+            channels,
+        ).permute(
+            0, 1, 4, 2, 5, 7, 3, 6
+        )  # view, block row, block column, row, column, channel, patch row, patch column
+        frames = blocks.unsqueeze(6).expand(*blocks.shape[:6], self.temporal, *blocks.shape[6:])
+        return frames.reshape(-1, channels * self.temporal * self.patch**2)

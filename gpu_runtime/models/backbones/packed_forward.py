@@ -1,0 +1,147 @@
+"""Qwen3-VL over a packed batch: transformers' own layers, driven one by one over flat tokens.
+
+The model's ``forward`` is never called: it pads, recomputes positions with Python loops and keeps ``rope_deltas`` of
+the last caller. Positions come from the layout cache instead, and only the layers that a tap needs run.
+
+Shapes: P patches, M image tokens, N prompt tokens, D width (vision or text), R rotary width.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+
+import numpy as np
+import torch
+from torch import nn
+from transformers.vision_utils import get_vision_interpolation_indices_and_weights, get_vision_position_ids
+
+from gpu_runtime.batching.collate import PackedBatch, Segments
+from gpu_runtime.batching.layout import ImageGrid
+from gpu_runtime.batching.taps import TapPlan
+from gpu_runtime.models.backbones.frozen import FrozenQwen3VL, RowStableLinear
+from gpu_runtime.models.backbones.images import ImageProcessing
+from gpu_runtime.models.backbones.packed_attention import DeviceSegments
+
+GRIDS_KEPT = 64
+"""Image sizes in use at once; the tables of one size are a few hundred kilobytes."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class VisionOutputs:
+    """Patch tokens after the last block, and after each block that deepstack reads."""
+
+    last_PD: torch.Tensor
+    deepstack: tuple[torch.Tensor, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class PackedOutputs:
+    """Flat rows at every tap of the plan."""
+
+    vision_PD: torch.Tensor
+    merged_MD: torch.Tensor | None
+    layers: dict[int, torch.Tensor]  # text layer -> [N, D]
+
+
+class PackedForward:
+    """One frozen model on one device."""
+
+    def __init__(self, model: FrozenQwen3VL, processing: ImageProcessing) -> None:
+        self._vision = model.visual
+        self._text = model.language_model
+        self._processing = processing
+        self._patch_embedding = _as_linear(model.visual.patch_embed.proj)
+        self._grid_tables = lru_cache(maxsize=GRIDS_KEPT)(self._make_grid_tables)
+
+    @property
+    def device(self) -> torch.device:
+        return self._patch_embedding.weight.device
+
+    @property
+    def dtype(self) -> torch.dtype:
+        return self._patch_embedding.weight.dtype
+
+    @torch.no_grad()
+    def run(self, batch: PackedBatch, plan: TapPlan) -> PackedOutputs:
+        """Everything the plan asks for, and no block beyond it."""
+        vision = self._run_vision(batch.images, batch.grids, deepstack=plan.depth > 0)
+        text_patches = sum(batch.patch_counts[: batch.text_samples])
+        merged_MD = None
+        if plan.merged:
+            merged_MD = self._vision.merger(vision.last_PD)
+        elif plan.depth:
+            merged_MD = self._vision.merger(vision.last_PD[:text_patches])
+        layers = self._run_text(batch, plan, vision, merged_MD, text_patches) if merged_MD is not None else {}
+        return PackedOutputs(vision_PD=vision.last_PD, merged_MD=merged_MD, layers=layers)
+
+    def _run_vision(
+        self, images: Sequence[np.ndarray], grids: Sequence[ImageGrid], *, deepstack: bool
+    ) -> VisionOutputs:
+        """Every view attends within itself."""
+        positions, cosines, sines = zip(*(self._grid_tables(grid) for grid in grids), strict=True)
+        patches_PV = self._processing.patchify(images, self.device).to(self.dtype)
+        hidden_PD = self._patch_embedding(patches_PV) + torch.cat(positions)
+        rotary = torch.cat(cosines), torch.cat(sines)
+        segments = self._segments([grid.patches for grid in grids])
+        whole = torch.tensor([0, len(hidden_PD)])  # one chunk for transformers; the segments are ours
+        kept: dict[int, torch.Tensor] = {}
+        for index, block in enumerate(self._vision.blocks):
+            hidden_PD = block(hidden_PD, cu_seqlens=whole, position_embeddings=rotary, segments=segments)
+            if deepstack and index in self._vision.deepstack_visual_indexes:
+                kept[index] = hidden_PD
+        return VisionOutputs(last_PD=hidden_PD, deepstack=tuple(kept[index] for index in sorted(kept)))
+
+    def _run_text(
+        self, batch: PackedBatch, plan: TapPlan, vision: VisionOutputs, merged_MD: torch.Tensor, text_patches: int
+    ) -> dict[int, torch.Tensor]:
+        """The first ``plan.depth`` layers over the samples that need them; the last layer's rows are normed."""
+        if not plan.depth:
+            return {}
+        image_index_M = self._to_device(batch.image_index_M)
+        hidden = self._text.embed_tokens(self._to_device(batch.ids_N))
+        hidden[image_index_M] = merged_MD[: len(image_index_M)]
+        hidden = hidden[None]
+        rotary = self._text.rotary_emb(hidden, self._to_device(batch.positions_3N)[:, None])
+        segments = self._segments(batch.tokens.lengths)
+        outputs: dict[int, torch.Tensor] = {}
+        for index, layer in enumerate(self._text.layers[: plan.depth]):
+            hidden = layer(hidden, position_embeddings=rotary, segments=segments)
+            if index < len(vision.deepstack):
+                merger = self._vision.deepstack_merger_list[index]
+                hidden[0, image_index_M] += merger(vision.deepstack[index][:text_patches])
+            if index in plan.layers:
+                outputs[index] = self._text.norm(hidden)[0] if index == len(self._text.layers) - 1 else hidden[0]
+        return outputs
+
+    def _segments(self, lengths: Sequence[int]) -> DeviceSegments:
+        return DeviceSegments.of(Segments.of(lengths), device=self.device, dtype=self.dtype)
+
+    def _to_device(self, array: np.ndarray) -> torch.Tensor:
+        return torch.from_numpy(np.ascontiguousarray(array)).to(self.device)
+
+    @torch.no_grad()
+    def _make_grid_tables(self, grid: ImageGrid) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+        """Learned positions [P, D], rotary cosines and sines [P, R] of one view: constants of a frozen base."""
+        grid_13 = torch.tensor([[1, grid.rows, grid.columns]])
+        indices, weights = get_vision_interpolation_indices_and_weights(
+            grid_13,
+            num_grid_per_side=self._vision.num_grid_per_side,
+            mode=self._vision.interpolation_mode,
+            align_corners=self._vision.interpolation_align_corners,
+            spatial_merge_size=grid.merge,
+        )
+        corners = self._vision.pos_embed(indices.to(self.device))
+        positions_PD = (corners * weights.to(self.device)[:, :, None]).sum(1).to(self.dtype)
+        places = get_vision_position_ids(grid_13, grid.merge).to(self.device)
+        cosines, sines = self._vision.rotary_pos_emb(positions_PD, places)
+        return positions_PD, cosines, sines
+
+
+def _as_linear(convolution: nn.Conv3d) -> nn.Linear:
+    """The patch embedding's kernel covers its whole input: it is a matrix product, and row-stable as one."""
+    rows, *_ = convolution.weight.shape
+    kind = RowStableLinear if convolution.weight.device.type == "cpu" else nn.Linear
+    linear = kind(1, 1, device="meta")
+    linear.weight = nn.Parameter(convolution.weight.detach().reshape(rows, -1), requires_grad=False)
+    linear.bias = nn.Parameter(convolution.bias.detach(), requires_grad=False)
+    return linear

@@ -1,0 +1,141 @@
+"""Qwen3-VL as a shared, frozen backbone.
+
+Shapes: N packed rows at a tap, D width of the tap.
+"""
+
+from collections.abc import Collection, Sequence
+
+import torch
+
+from gpu_runtime.batching.collate import PackedBatch, PreparedSample, collate
+from gpu_runtime.batching.feature import VLAFeature
+from gpu_runtime.batching.microgroups import micro_groups
+from gpu_runtime.batching.scatter import scatter
+from gpu_runtime.batching.taps import Tap, TapKind, parse_tap, plan_taps
+from gpu_runtime.models.backbones.base import Backbone
+from gpu_runtime.models.backbones.frozen import FrozenQwen3VL
+from gpu_runtime.models.backbones.images import ImageProcessing
+from gpu_runtime.models.backbones.packed_attention import PACKED_ATTENTION
+from gpu_runtime.models.backbones.packed_forward import PackedForward, PackedOutputs
+from gpu_runtime.models.backbones.prompt import PROMPT_TEMPLATE, PromptBuilder
+from gpu_runtime.models.backbones.tokenizers import Tokenizer
+from gpu_runtime.protocol.messages import BaseModelInfo
+
+
+class Qwen3VLBackbone(Backbone):
+    """One packed forward serves the union of its samples' taps.
+
+    In float32 on the CPU a sample's features don't depend on its group: they equal its own features alone bit for
+    bit, whatever the group and ``max_tokens_per_forward`` (products of few rows are padded for it, see
+    ``RowStableLinear``; more than two threads may split element-wise loops inside a vector and lose the last bit).
+    On CUDA kernels are chosen by size, and only closeness is promised.
+    """
+
+    attention = PACKED_ATTENTION
+    prompt_template = PROMPT_TEMPLATE
+
+    def __init__(
+        self,
+        *,
+        model: FrozenQwen3VL,
+        tokenizer: Tokenizer,
+        processing: ImageProcessing,
+        info: BaseModelInfo,
+        max_tokens_per_forward: int,
+    ) -> None:
+        if max_tokens_per_forward < 1:
+            raise ValueError(f"max_tokens_per_forward: {max_tokens_per_forward} must be at least 1")
+        self.info = info
+        self.image_processing = processing.description
+        self.model = model
+        self._processing = processing
+        self._prompts = PromptBuilder(tokenizer)
+        self._forward = PackedForward(model, processing)
+        self._max_tokens = max_tokens_per_forward
+        self._widths = {
+            TapKind.VISION: model.config.vision_config.hidden_size,
+            TapKind.MERGED: model.config.text_config.hidden_size,
+            TapKind.LAYER: model.config.text_config.hidden_size,
+            TapKind.QUERY: model.config.text_config.hidden_size,
+        }
+
+    def tap_width(self, tap: str) -> int:
+        return self._widths[self._parse(tap).kind]
+
+    def tap_rows(self, feature: VLAFeature, tap: str) -> int:
+        sample = self._prepare(feature)
+        rows = {
+            TapKind.VISION: sum(grid.patches for grid in sample.layout.grids),
+            TapKind.MERGED: sum(grid.tokens for grid in sample.layout.grids),
+            TapKind.LAYER: sample.length,
+            TapKind.QUERY: feature.query_tokens,
+        }
+        return rows[self._parse(tap).kind]
+
+    def tokens(self, feature: VLAFeature) -> int:
+        return self._prepare(feature).length
+
+    def encode(self, features: Sequence[VLAFeature], taps: Sequence[Collection[str]]) -> list[dict[str, torch.Tensor]]:
+        if len(features) != len(taps):
+            raise ValueError(f"taps: {len(taps)} entries for {len(features)} samples")
+        samples, parsed = self._prepare_group(features, taps)
+        needs_text = [any(tap.layer is not None for tap in asked.values()) for asked in parsed]
+        results: list[dict[str, torch.Tensor]] = [{} for _ in samples]
+        for members in micro_groups(samples, needs_text=needs_text, max_tokens=self._max_tokens):
+            batch = collate(
+                [samples[index] for index in members], text_samples=sum(needs_text[index] for index in members)
+            )
+            asked = [parsed[index] for index in members]
+            outputs = self._forward.run(batch, plan_taps([tap for sample in asked for tap in sample.values()]))
+            for index, delivered in zip(members, _deliver(batch, outputs, asked), strict=True):
+                results[index] = delivered
+        return results
+
+    def _prepare_group(
+        self, features: Sequence[VLAFeature], taps: Sequence[Collection[str]]
+    ) -> tuple[list[PreparedSample], list[dict[str, Tap]]]:
+        """Everything that can be refused is refused here, before any device work."""
+        samples, parsed = [], []
+        for index, (feature, asked) in enumerate(zip(features, taps, strict=True)):
+            try:
+                samples.append(self._prepare(feature))
+                parsed.append({text: self._parse(text) for text in asked})
+                if TapKind.QUERY in asked and not feature.query_tokens:
+                    raise ValueError("query_tokens: the tap 'query' needs at least one query token, got 0")
+            except ValueError as error:
+                raise ValueError(f"sample {index}: {error}") from error
+        return samples, parsed
+
+    def _prepare(self, feature: VLAFeature) -> PreparedSample:
+        return self._prompts.prepare(feature, [self._processing.grid(image) for image in feature.images])
+
+    def _parse(self, tap: str) -> Tap:
+        return parse_tap(tap, layers=self.info.layers)
+
+
+def _deliver(
+    batch: PackedBatch, outputs: PackedOutputs, asked: Sequence[dict[str, Tap]]
+) -> list[dict[str, torch.Tensor]]:
+    """Each sample's rows at the taps it asked for."""
+    delivered: list[dict[str, torch.Tensor]] = [{} for _ in asked]
+    for text, tap in {text: tap for sample in asked for text, tap in sample.items()}.items():
+        rows_ND, counts = _rows_at(batch, outputs, tap)
+        for sample, rows in zip(
+            delivered, scatter(rows_ND, counts, [text in sample for sample in asked]), strict=False
+        ):
+            if rows is not None:
+                sample[text] = rows
+    return delivered
+
+
+def _rows_at(batch: PackedBatch, outputs: PackedOutputs, tap: Tap) -> tuple[torch.Tensor, Sequence[int]]:
+    """Flat rows at one tap, and how many belong to each sample."""
+    if tap.kind is TapKind.VISION:
+        return outputs.vision_PD, batch.patch_counts
+    if tap.layer is None:
+        assert outputs.merged_MD is not None
+        return outputs.merged_MD, batch.image_token_counts
+    rows_ND = outputs.layers[tap.layer]
+    if tap.kind is TapKind.QUERY:
+        return rows_ND[torch.from_numpy(batch.query_index_Q).to(rows_ND.device)], batch.query_counts
+    return rows_ND, batch.tokens.lengths

@@ -1,0 +1,49 @@
+"""Base models by their catalog entry."""
+
+import torch
+
+from gpu_runtime.models.backbones.base import Backbone
+from gpu_runtime.models.backbones.loading import load_built_in, load_checkpoint
+from gpu_runtime.models.backbones.qwen3_vl import Qwen3VLBackbone
+from gpu_runtime.protocol.catalog import BaseModelEntry
+from gpu_runtime.protocol.messages import BaseModelInfo
+
+DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}
+
+DEFAULT_TOKENS_PER_FORWARD = 1024
+"""On a CPU a forward of 600 to 1000 tokens still fits the caches; one huge group is slower. Raise it on a GPU."""
+
+
+def load_backbone(
+    entry: BaseModelEntry,
+    *,
+    device: str | torch.device = "cpu",
+    dtype: str = "float32",
+    max_tokens_per_forward: int = DEFAULT_TOKENS_PER_FORWARD,
+) -> Backbone:
+    """Load a base once per process; it stays resident and frozen.
+
+    Raises ValueError naming the dtype, the architecture or the weights that don't fit.
+    """
+    if dtype not in DTYPES:
+        raise ValueError(f"dtype: {dtype!r}, allowed are {sorted(DTYPES)}")
+    load = load_built_in if entry.random_weights else load_checkpoint
+    base = load(entry.source, device=torch.device(device), dtype=DTYPES[dtype])
+    text = base.model.config.text_config
+    info = BaseModelInfo(
+        name=entry.name,
+        revision=base.revision,
+        parameters=sum(parameter.numel() for parameter in base.model.parameters()),
+        hidden_size=text.hidden_size,
+        layers=text.num_hidden_layers,
+        dtype=dtype,
+        device=str(base.model.device),
+        random_weights=entry.random_weights,
+    )
+    return Qwen3VLBackbone(
+        model=base.model,
+        tokenizer=base.tokenizer,
+        processing=base.processing,
+        info=info,
+        max_tokens_per_forward=max_tokens_per_forward,
+    )
