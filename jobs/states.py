@@ -1,6 +1,8 @@
-"""The states of a job and the only ways between them. One table; services, pages and tests read it."""
+"""The states of a job and of its attempts, and the only ways between them. Services, pages and tests read it."""
 
 from enum import StrEnum
+
+from gpu_runtime.protocol.messages import WorkloadState
 
 
 class JobState(StrEnum):
@@ -22,7 +24,14 @@ TRANSITIONS: dict[JobState, frozenset[JobState]] = {
     JobState.QUEUED: frozenset({JobState.STARTING, JobState.CANCELLED, JobState.FAILED}),
     # Back to queued when the runtime that held the attempt lost it: the next attempt starts.
     JobState.STARTING: frozenset(
-        {JobState.RUNNING, JobState.QUEUED, JobState.CANCELLING, JobState.SUCCEEDED, JobState.FAILED, JobState.CANCELLED}
+        {
+            JobState.RUNNING,
+            JobState.QUEUED,
+            JobState.CANCELLING,
+            JobState.SUCCEEDED,
+            JobState.FAILED,
+            JobState.CANCELLED,
+        }
     ),
     JobState.RUNNING: frozenset(
         {JobState.QUEUED, JobState.CANCELLING, JobState.SUCCEEDED, JobState.FAILED, JobState.CANCELLED}
@@ -38,3 +47,42 @@ TRANSITIONS: dict[JobState, frozenset[JobState]] = {
 def may_become(old: JobState, new: JobState) -> bool:
     """True if the table allows the step."""
     return new in TRANSITIONS[old]
+
+
+class AttemptState(StrEnum):
+    """What became of one hand-over to the runtime."""
+
+    DISPATCHING = "dispatching"  # claimed; the runtime may or may not know it yet
+    ACCEPTED = "accepted"  # durable in the runtime's journal
+    RUNNING = "running"  # the runtime reports steps
+    UNDELIVERED = "undelivered"  # never reached the runtime: certain
+    REFUSED = "refused"  # the runtime answered no
+    LOST = "lost"  # the runtime that held it no longer knows it
+    SUCCEEDED = "succeeded"
+    FAILED = "failed"
+    CANCELLED = "cancelled"
+
+
+ATTEMPT_TERMINAL = frozenset(AttemptState) - {AttemptState.DISPATCHING, AttemptState.ACCEPTED, AttemptState.RUNNING}
+ATTEMPT_FENCED = frozenset({AttemptState.UNDELIVERED, AttemptState.REFUSED, AttemptState.LOST})
+"""Given up by the control plane: whatever such an attempt still reports has no effect on its job."""
+
+JOB_STATE_OF_WORKLOAD: dict[WorkloadState, JobState] = {
+    WorkloadState.ACCEPTED: JobState.STARTING,
+    WorkloadState.STARTING: JobState.STARTING,
+    WorkloadState.RUNNING: JobState.RUNNING,
+    WorkloadState.CANCELLING: JobState.CANCELLING,
+    WorkloadState.SUCCEEDED: JobState.SUCCEEDED,
+    WorkloadState.FAILED: JobState.FAILED,
+    WorkloadState.CANCELLED: JobState.CANCELLED,
+}
+
+ATTEMPT_STATE_OF_WORKLOAD: dict[WorkloadState, AttemptState] = {
+    WorkloadState.ACCEPTED: AttemptState.ACCEPTED,
+    WorkloadState.STARTING: AttemptState.ACCEPTED,
+    WorkloadState.RUNNING: AttemptState.RUNNING,
+    WorkloadState.CANCELLING: AttemptState.RUNNING,
+    WorkloadState.SUCCEEDED: AttemptState.SUCCEEDED,
+    WorkloadState.FAILED: AttemptState.FAILED,
+    WorkloadState.CANCELLED: AttemptState.CANCELLED,
+}

@@ -1,0 +1,183 @@
+"""The control plane's only way to the GPU runtime: HTTP and msgpack to its gateway."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Protocol, TypeVar
+
+import httpx
+from django.conf import settings
+from pydantic import BaseModel, ValidationError
+
+from gpu_runtime.protocol import wire
+from gpu_runtime.protocol.messages import ErrorBody, EventBatch, RuntimeStatus, SubmitJob, WorkloadStatus
+
+M = TypeVar("M", bound=BaseModel)
+
+CONNECT_TIMEOUT_S = 2.0
+REQUEST_TIMEOUT_S = 10.0
+_CHUNK_BYTES = 1 << 16
+
+
+class RuntimeUnreachable(Exception):
+    """No answer. ``maybe_delivered`` is True when the request may have been carried out all the same."""
+
+    def __init__(self, detail: str, *, maybe_delivered: bool) -> None:
+        super().__init__(detail)
+        self.maybe_delivered = maybe_delivered
+
+
+class RuntimeRefused(Exception):
+    """The gateway answered no: HTTP ``status``, stable ``code``, and a sentence for people."""
+
+    def __init__(self, *, status: int, code: str, message: str, field: str | None = None) -> None:
+        super().__init__(f"{code}: {message}")
+        self.status, self.code, self.message, self.field = status, code, message, field
+
+    @property
+    def about_the_request(self) -> bool:
+        """True if asking again cannot help. Wrong tokens, overload and faults are the platform's own trouble."""
+        return self.status in {400, 409, 413, 422}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ArtifactStream:
+    """An open download. Exhaust ``chunks`` or close it."""
+
+    size_bytes: int | None
+    chunks: Iterator[bytes]
+
+    def close(self) -> None:
+        close = getattr(self.chunks, "close", None)
+        if close is not None:
+            close()
+
+
+class RuntimeClient(Protocol):
+    """What the control plane needs of a runtime. Each call raises RuntimeUnreachable or RuntimeRefused."""
+
+    def status(self) -> RuntimeStatus: ...
+
+    def submit(self, message: SubmitJob) -> WorkloadStatus:
+        """Start one attempt; the same message again is the same answer."""
+
+    def job_status(self, job_id: str, attempt: int) -> WorkloadStatus | None:
+        """State of one attempt; None if this runtime does not know it."""
+
+    def cancel(self, job_id: str, attempt: int) -> WorkloadStatus | None:
+        """Ask an attempt to stop; None if this runtime does not know it. Again is harmless."""
+
+    def events(self, *, after: int, limit: int, wait_s: float) -> EventBatch:
+        """Journal entries with ``seq > after`` in order; waits up to ``wait_s`` for the first one."""
+
+    def artifact(self, artifact_id: str) -> ArtifactStream: ...
+
+
+class HttpRuntimeClient:
+    """RuntimeClient over ``unix://PATH`` or ``http(s)://HOST:PORT``, with a bearer token."""
+
+    def __init__(self, url: str, token: str, *, transport: httpx.BaseTransport | None = None) -> None:
+        base_url = url
+        if url.startswith("unix://"):
+            transport = transport or httpx.HTTPTransport(uds=url.removeprefix("unix://"))
+            base_url = "http://runtime"
+        elif not url.startswith(("http://", "https://")):
+            raise ValueError(f"runtime URL {url!r}; allowed: unix://PATH, http://HOST:PORT, https://HOST:PORT")
+        self._http = httpx.Client(
+            base_url=base_url,
+            transport=transport,
+            headers={"Authorization": f"Bearer {token}", "Content-Type": wire.MEDIA_TYPE, "Accept": wire.MEDIA_TYPE},
+            timeout=httpx.Timeout(REQUEST_TIMEOUT_S, connect=CONNECT_TIMEOUT_S),
+            trust_env=False,  # a proxy of the environment has no business with the runtime
+        )
+
+    def close(self) -> None:
+        self._http.close()
+
+    def status(self) -> RuntimeStatus:
+        return _decode(RuntimeStatus, self._send("GET", "/v1/status"))
+
+    def submit(self, message: SubmitJob) -> WorkloadStatus:
+        return _decode(WorkloadStatus, self._send("POST", "/v1/jobs", content=wire.encode(message)))
+
+    def job_status(self, job_id: str, attempt: int) -> WorkloadStatus | None:
+        return self._known("GET", f"/v1/jobs/{job_id}/{attempt}")
+
+    def cancel(self, job_id: str, attempt: int) -> WorkloadStatus | None:
+        return self._known("POST", f"/v1/jobs/{job_id}/{attempt}/cancel")
+
+    def events(self, *, after: int, limit: int, wait_s: float) -> EventBatch:
+        params = {"after": str(after), "limit": str(limit), "wait": str(wait_s)}
+        timeout = httpx.Timeout(REQUEST_TIMEOUT_S + wait_s, connect=CONNECT_TIMEOUT_S)
+        return _decode(EventBatch, self._send("GET", "/v1/events", params=params, timeout=timeout))
+
+    def artifact(self, artifact_id: str) -> ArtifactStream:
+        request = self._http.build_request("GET", f"/v1/artifacts/{artifact_id}")
+        try:
+            response = self._http.send(request, stream=True)
+        except httpx.TransportError as error:
+            raise _unreachable(error) from error
+        if response.status_code != 200:
+            with response:
+                response.read()
+                raise _refused(response)
+        length = response.headers.get("Content-Length")
+        return ArtifactStream(size_bytes=int(length) if length else None, chunks=_chunks(response))
+
+    def _known(self, method: str, path: str) -> WorkloadStatus | None:
+        try:
+            return _decode(WorkloadStatus, self._send(method, path))
+        except RuntimeRefused as refusal:
+            if refusal.status == 404:
+                return None
+            raise
+
+    def _send(
+        self,
+        method: str,
+        path: str,
+        *,
+        content: bytes | None = None,
+        params: dict[str, str] | None = None,
+        timeout: httpx.Timeout | None = None,
+    ) -> bytes:
+        extra = {} if timeout is None else {"timeout": timeout}
+        try:
+            response = self._http.request(method, path, content=content, params=params, **extra)
+        except httpx.TransportError as error:
+            raise _unreachable(error) from error
+        if response.is_success:
+            return response.content
+        raise _refused(response)
+
+
+def connect() -> RuntimeClient:
+    """The runtime of this deployment. Cheap; one per thread of work."""
+    return HttpRuntimeClient(settings.JOYNEXUS_RUNTIME_URL, settings.JOYNEXUS_RUNTIME_TOKEN)
+
+
+def _chunks(response: httpx.Response) -> Iterator[bytes]:
+    with response:
+        yield from response.iter_bytes(_CHUNK_BYTES)
+
+
+def _decode(kind: type[M], data: bytes) -> M:
+    try:
+        return wire.decode(kind, data)
+    except (wire.WireError, ValidationError) as error:
+        detail = f"answer is no {kind.__name__}: {error}"
+        raise RuntimeRefused(status=502, code="runtime_answer_invalid", message=detail) from error
+
+
+def _unreachable(error: httpx.TransportError) -> RuntimeUnreachable:
+    never_sent = isinstance(error, (httpx.ConnectError, httpx.ConnectTimeout, httpx.PoolTimeout))
+    detail = f"the GPU runtime does not answer ({type(error).__name__}: {error})"
+    return RuntimeUnreachable(detail, maybe_delivered=not never_sent)
+
+
+def _refused(response: httpx.Response) -> RuntimeRefused:
+    try:
+        body = wire.decode(ErrorBody, response.content)
+    except (wire.WireError, ValidationError):
+        text = f"the GPU runtime answered HTTP {response.status_code}"
+        return RuntimeRefused(status=response.status_code, code="runtime_refused", message=text)
+    return RuntimeRefused(status=response.status_code, code=body.code, message=body.message, field=body.field)

@@ -1,0 +1,70 @@
+"""Jobs and what they published, of one tenant."""
+
+from uuid import UUID
+
+from django.db.models import BigIntegerField, QuerySet, Sum
+from django.db.models.fields.json import KT
+from django.db.models.functions import Cast, Coalesce
+from django.utils import timezone
+
+from jobs.models import Artifact, DeviceSpan, Job, PolicyVersion
+from tenants.access import access_row
+from tenants.identity import memberships_of
+from tenants.models import Tenant, User
+from tenants.permissions import Permission, permissions_of
+from tenants.scope import tenant_scope
+
+
+def job_list(tenant: Tenant, *, state: str = "", kind: str = "", query: str = "") -> QuerySet[Job]:
+    """Newest first. ``query`` is searched in the name, without regard to case."""
+    with tenant_scope(tenant):
+        jobs = Job.objects.select_related("dataset_version__dataset", "created_by").order_by("-created_at", "-pk")
+    if state:
+        jobs = jobs.filter(state=state)
+    if kind:
+        jobs = jobs.filter(kind=kind)
+    return jobs.filter(name__icontains=query) if query else jobs
+
+
+def job_get(tenant: Tenant, job_id: UUID) -> Job:
+    """One job. Raises the same 404 for a missing and for a foreign one."""
+    return access_row(job_list(tenant), "job", pk=job_id)
+
+
+def job_for_user(user: User, job_id: UUID) -> Job | None:
+    """A job of any tenant in which the user may read jobs; None for missing and foreign alike."""
+    tenants = [row.tenant for row in memberships_of(user) if Permission.JOBS_READ in permissions_of(row.role)]
+    if not tenants:
+        return None
+    with tenant_scope(tenants):  # type: ignore[arg-type]  # the guard takes several tenants as well as one
+        return Job.objects.select_related("tenant").filter(pk=job_id).first()
+
+
+def artifact_list(tenant: Tenant, job_id: UUID) -> QuerySet[Artifact]:
+    with tenant_scope(tenant):
+        return Artifact.objects.filter(job_id=job_get(tenant, job_id).pk).order_by("-created_at", "-pk")
+
+
+def artifact_get(tenant: Tenant, artifact_id: UUID) -> Artifact:
+    """One artifact. Raises the same 404 for a missing and for a foreign one."""
+    with tenant_scope(tenant):
+        return access_row(Artifact.objects.select_related("job"), "artifact", pk=artifact_id)
+
+
+def policy_version_list(tenant: Tenant, job_id: UUID) -> QuerySet[PolicyVersion]:
+    with tenant_scope(tenant):
+        return PolicyVersion.objects.filter(job_id=job_get(tenant, job_id).pk).order_by("-created_at", "-pk")
+
+
+def compute_share(tenant: Tenant, job: Job) -> float | None:
+    """This tenant's part (0 to 1) of the device time measured during the job's life; None before the first step.
+
+    The sum runs over every tenant's spans, but only this tenant's shares leave the database.
+    """
+    if job.started_at is None:
+        return None
+    own = Cast(KT(f"shares__{tenant.pk}"), BigIntegerField())
+    until = job.finished_at or timezone.now()
+    spans = DeviceSpan.objects.filter(started_at__gte=job.started_at, started_at__lte=until)
+    totals = spans.aggregate(own=Coalesce(Sum(own), 0), busy=Coalesce(Sum("busy_us"), 0))
+    return totals["own"] / totals["busy"] if totals["busy"] else None

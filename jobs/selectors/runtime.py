@@ -1,0 +1,79 @@
+"""What the runtime said of itself last: the same for every tenant, and without a word about any of them."""
+
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from enum import StrEnum
+from typing import Any
+
+from django.conf import settings
+from django.utils import timezone
+
+from gpu_runtime.protocol.messages import BaseModelInfo, RuntimeStatus
+from jobs.models import RuntimeSnapshot
+
+STALE_AFTER = timedelta(seconds=15)  # the relay looks every few seconds
+
+
+class RuntimeState(StrEnum):
+    """How far the newest account can be trusted."""
+
+    READY = "ready"  # seen just now, takes work
+    NOT_ACCEPTING = "not_accepting"  # seen just now, takes no new work; the reason is given
+    UNREACHABLE = "unreachable"  # not seen for a while: figures are old
+    NEVER_SEEN = "never_seen"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RuntimeReport:
+    state: RuntimeState
+    reason: str
+    seen_at: datetime | None
+    active_jobs: int
+    services: list[dict[str, Any]]
+
+
+def runtime_report() -> RuntimeReport:
+    """Utilization of each service as measured by the runtime, and whether that is fresh."""
+    snapshot = _newest()
+    if snapshot is None:
+        return RuntimeReport(state=RuntimeState.NEVER_SEEN, reason="", seen_at=None, active_jobs=0, services=[])
+    status = RuntimeStatus.model_validate(snapshot.status)
+    return RuntimeReport(
+        state=_state(snapshot, status),
+        reason=status.reason or "",
+        seen_at=snapshot.seen_at,
+        active_jobs=status.active_jobs,
+        services=[service.model_dump(mode="json") for service in status.services],
+    )
+
+
+def runtime_bases() -> dict[str, BaseModelInfo]:
+    """The resident base models as last reported, by name; empty before the runtime was first seen."""
+    snapshot = _newest()
+    if snapshot is None:
+        return {}
+    return {base.name: base for base in RuntimeStatus.model_validate(snapshot.status).bases}
+
+
+def bases_offered() -> list[dict[str, Any]]:
+    """Every base model of this deployment with what the runtime knows of it."""
+    known = runtime_bases()
+    return [
+        {
+            "name": entry.name,
+            "random_weights": entry.random_weights,
+            "resident": entry.name in known,
+            "info": known[entry.name].model_dump(mode="json") if entry.name in known else None,
+        }
+        for entry in settings.JOYNEXUS_BASE_MODELS.values()
+    ]
+
+
+def _newest() -> RuntimeSnapshot | None:
+    return RuntimeSnapshot.objects.order_by("-seen_at").first()
+
+
+def _state(snapshot: RuntimeSnapshot, status: RuntimeStatus) -> RuntimeState:
+    if timezone.now() - snapshot.seen_at > STALE_AFTER:
+        return RuntimeState.UNREACHABLE
+    return RuntimeState.READY if status.accepting else RuntimeState.NOT_ACCEPTING

@@ -1,0 +1,71 @@
+"""A job's stream after a cursor: events and metric points share one sequence, visible in its order."""
+
+from dataclasses import dataclass
+from typing import Any
+from uuid import UUID
+
+from jobs.models import Job, JobEvent, MetricPoint
+from jobs.selectors.jobs import job_get
+from tenants.models import Tenant
+from tenants.scope import tenant_scope
+
+_SPAN = 250  # numbers per page; one number holds one event or all series of one step
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StreamPage:
+    """Everything with ``after < number <= seq``; ask again with ``after=seq``. ``more`` if that is not all."""
+
+    events: list[dict[str, Any]]
+    metrics: list[dict[str, Any]]
+    job: Job
+    seq: int
+    more: bool
+
+
+def stream_page(tenant: Tenant, job_id: UUID, *, after: int) -> StreamPage:
+    """The next page of a job's stream.
+
+    The job's counter is read first and only rows up to it are told: what a transaction under way writes has
+    larger numbers, so no reader ever skips a row.
+    """
+    with tenant_scope(tenant):
+        job = job_get(tenant, job_id)
+        after = min(after, job.last_seq)
+        seq = min(after + _SPAN, job.last_seq)
+        window = {"job_id": job.pk, "seq__gt": after, "seq__lte": seq}
+        events = [event_row(event) for event in JobEvent.objects.filter(**window).order_by("seq")]
+        points = MetricPoint.objects.filter(**window).order_by("seq", "series")
+        names = ("seq", "attempt", "series", "step", "value", "special")
+        return StreamPage(
+            events=events, metrics=list(points.values(*names)), job=job, seq=seq, more=seq < job.last_seq
+        )
+
+
+def event_page(tenant: Tenant, job_id: UUID, *, after: int, limit: int) -> StreamPage:
+    """Up to ``limit`` events after a cursor, without metric points."""
+    with tenant_scope(tenant):
+        job = job_get(tenant, job_id)
+        rows = JobEvent.objects.filter(job_id=job.pk, seq__gt=after, seq__lte=job.last_seq).order_by("seq")
+        events = [event_row(event) for event in rows[: limit + 1]]
+    more = len(events) > limit
+    events = events[:limit]
+    seq = events[-1]["seq"] if more else max(after, job.last_seq)
+    return StreamPage(events=events, metrics=[], job=job, seq=seq, more=more)
+
+
+def newest_seq(tenant: Tenant, job_id: UUID) -> int:
+    """The cheapest question of a waiting reader: is there anything new?"""
+    with tenant_scope(tenant):
+        return Job.objects.filter(pk=job_id).values_list("last_seq", flat=True).first() or 0
+
+
+def event_row(event: JobEvent) -> dict[str, Any]:
+    """One event as pages, sockets and the API show it."""
+    return {
+        "seq": event.seq,
+        "attempt": event.attempt,
+        "type": event.type,
+        "data": event.data,
+        "occurred_at": event.occurred_at.isoformat().replace("+00:00", "Z"),
+    }

@@ -1,0 +1,96 @@
+"""What a specification must agree with before it is admitted: the dataset's summary and the resident bases."""
+
+from collections.abc import Iterator
+
+from django.conf import settings
+
+from gpu_runtime.protocol.messages import BaseModelInfo
+from gpu_runtime.protocol.schema import DatasetSummary
+from gpu_runtime.protocol.specs import SftJobSpec
+from jobs.selectors.runtime import runtime_bases
+from tenants.datasets.models import DatasetVersion, VersionState
+from tenants.datasets.selectors import version_get
+from tenants.errors import ApplicationError, FieldError
+from tenants.models import Tenant
+
+
+def admit(tenant: Tenant, spec: SftJobSpec) -> DatasetVersion:
+    """The dataset version the job will read. Raises ApplicationError 422 with every disagreement at once."""
+    errors = list(_base_errors(spec))
+    version, dataset_errors = _dataset(tenant, spec)
+    errors += dataset_errors
+    if version is not None:
+        errors += _summary_errors(spec, DatasetSummary.model_validate(version.summary))
+    if errors or version is None:
+        names = ", ".join(error.pointer for error in errors)
+        detail = f"The job cannot run as asked: see {names}."
+        raise ApplicationError(code="validation_failed", status=422, detail=detail, errors=tuple(errors))
+    return version
+
+
+def _base_errors(spec: SftJobSpec) -> Iterator[FieldError]:
+    allowed = list(settings.JOYNEXUS_BASE_MODELS)
+    if spec.base_model not in allowed:
+        detail = f"Base model {spec.base_model!r} is not resident here. Allowed: {', '.join(allowed)}."
+        yield FieldError(pointer="/base_model", code="unknown_base_model", detail=detail)
+        return
+    base = runtime_bases().get(spec.base_model)
+    tap = getattr(spec.head, "tap", "")
+    if base is not None and tap.startswith("layer:") and not _has_layer(base, int(tap.removeprefix("layer:"))):
+        detail = (
+            f"Tap {tap!r}: {base.name!r} has {base.layers} text layers. "
+            f"Allowed: layer:0 to layer:{base.layers - 1}, or layer:-{base.layers} to layer:-1."
+        )
+        yield FieldError(pointer="/head/tap", code="tap_out_of_range", detail=detail)
+
+
+def _has_layer(base: BaseModelInfo, layer: int) -> bool:
+    return -base.layers <= layer < base.layers
+
+
+def _dataset(tenant: Tenant, spec: SftJobSpec) -> tuple[DatasetVersion | None, list[FieldError]]:
+    """A foreign version and a missing one are the same answer."""
+    try:
+        version = version_get(tenant, spec.dataset.id)
+    except ApplicationError:
+        detail = f"There is no dataset version {spec.dataset.id!r}. Allowed: ids of your own versions."
+        return None, [FieldError(pointer="/dataset/id", code="unknown_dataset", detail=detail)]
+    if version.state != VersionState.READY:
+        why = f" ({version.reason})" if version.reason else ""
+        detail = f"Dataset version {spec.dataset.id!r} is {version.state}{why}. Allowed: a version that is ready."
+        return None, [FieldError(pointer="/dataset/id", code="dataset_not_ready", detail=detail)]
+    return version, []
+
+
+def _summary_errors(spec: SftJobSpec, summary: DatasetSummary) -> Iterator[FieldError]:
+    yield from _camera_errors(spec, [camera.key for camera in summary.schema_.cameras])
+    action_dim, asked = summary.schema_.action.dim, spec.dataset.action_dim
+    if asked is not None and asked != action_dim:
+        detail = f"action_dim {asked}: the dataset's actions have {action_dim} dimensions. Allowed: {action_dim}."
+        yield FieldError(pointer="/dataset/action_dim", code="action_dim_mismatch", detail=detail)
+    if spec.dataset.use_state and summary.schema_.state is None:
+        detail = "use_state true: the dataset records no state. Allowed: false."
+        yield FieldError(pointer="/dataset/use_state", code="no_state", detail=detail)
+    longest = summary.episode_length_max
+    if spec.head.horizon > longest:
+        detail = f"Horizon {spec.head.horizon}: the longest episode has {longest} frames. Allowed: 1 to {longest}."
+        yield FieldError(pointer="/head/horizon", code="horizon_too_long", detail=detail)
+    if spec.training.holdout_fraction > 0 and summary.episodes < 2:
+        detail = (
+            f"holdout_fraction {spec.training.holdout_fraction}: the dataset has one episode, which cannot be "
+            "trained on and held out at once. Allowed: 0."
+        )
+        yield FieldError(pointer="/training/holdout_fraction", code="too_few_episodes", detail=detail)
+
+
+def _camera_errors(spec: SftJobSpec, available: list[str]) -> Iterator[FieldError]:
+    asked = available if spec.dataset.cameras is None else list(spec.dataset.cameras)
+    pointer, has = "/dataset/cameras", f"the dataset has {available}"
+    if not asked:
+        yield FieldError(pointer=pointer, code="no_camera", detail=f"At least one camera is needed; {has}.")
+    unknown = [key for key in asked if key not in available]
+    if unknown:
+        detail = f"Unknown cameras {unknown} in {asked}; {has}. Allowed: any of those, in any order."
+        yield FieldError(pointer=pointer, code="unknown_camera", detail=detail)
+    if len(set(asked)) != len(asked):
+        yield FieldError(pointer=pointer, code="repeated_camera", detail=f"{asked} names a camera twice; {has}.")

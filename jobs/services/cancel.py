@@ -1,0 +1,71 @@
+"""Cancelling: a queued job ends at once; a started one when the runtime confirms. What finished first stands."""
+
+import logging
+from uuid import UUID
+
+from django.db import transaction
+from django.utils import timezone
+
+from jobs.models import Job
+from jobs.runtime_client import RuntimeClient, RuntimeRefused, RuntimeUnreachable
+from jobs.selectors.jobs import job_get
+from jobs.services.attempts import attempt_close
+from jobs.services.outbox import CANCEL_JOB, outbox_add
+from jobs.services.transition import job_transition
+from jobs.states import AttemptState, JobState
+from tenants.errors import ApplicationError
+from tenants.models import Tenant
+from tenants.scope import platform_scope, tenant_scope
+
+logger = logging.getLogger(__name__)
+
+REASON = "cancelled_by_user"
+_MAY_BE_CANCELLING = frozenset({JobState.STARTING, JobState.RUNNING})
+
+
+@transaction.atomic
+def job_cancel(*, tenant: Tenant, job_id: UUID) -> Job:
+    """Ask a job to stop. Again is harmless; a job that succeeded or failed answers 409.
+
+    Raises ApplicationError 404 for a missing and for a foreign job.
+    """
+    with tenant_scope(tenant):
+        for _ in range(3):  # each failed compare-and-swap means that the job moved on; its path is short
+            job = job_get(tenant, job_id)
+            if job.state in {JobState.CANCELLING, JobState.CANCELLED}:
+                return job
+            queued = frozenset({JobState.QUEUED})
+            if job_transition(job, to=JobState.CANCELLED, sources=queued, reason=REASON):
+                return job
+            if job_transition(job, to=JobState.CANCELLING, sources=_MAY_BE_CANCELLING, reason=REASON):
+                outbox_add(topic=CANCEL_JOB, key=str(job.pk))
+                return job
+        raise ApplicationError(code="job_finished", status=409, detail=f"The job has already {job.state}.")
+
+
+def cancel_deliver(job_id: UUID, *, runtime: RuntimeClient) -> bool:
+    """Tell the runtime to stop a cancelling job's attempt; True if it was told or there was nothing to tell.
+
+    A runtime that does not know the attempt will not confirm: the job ends here, unless a submit may still be on
+    its way (the lease says so); the sweep comes back to that one.
+    """
+    with platform_scope():
+        job = Job.objects.filter(pk=job_id, state=JobState.CANCELLING).first()
+    if job is None:
+        return True
+    try:
+        if runtime.cancel(str(job.pk), job.attempt) is not None:
+            return True
+    except (RuntimeUnreachable, RuntimeRefused) as error:
+        logger.info("job %s: cancel not delivered, the sweep repeats it: %s", job.pk, error)
+        return False
+    if job.lease_until is not None and job.lease_until > timezone.now():
+        return False
+    return _end_unknown(job)
+
+
+@transaction.atomic
+def _end_unknown(job: Job) -> bool:
+    attempt_close(job, AttemptState.LOST, reason="unknown_to_runtime")
+    message = "The runtime did not have the job any more."
+    return job_transition(job, to=JobState.CANCELLED, reason=REASON, message=message) is not None

@@ -1,0 +1,144 @@
+"""Queued -> starting: claim a job by compare-and-swap and hand the attempt to the runtime."""
+
+import logging
+from datetime import timedelta
+from enum import StrEnum
+from uuid import UUID
+
+from django.db import transaction
+from django.db.models import F
+from django.utils import timezone
+from pydantic import TypeAdapter
+
+from gpu_runtime.protocol.messages import DatasetBinding, RuntimeStatus, SubmitJob, WorkloadStatus
+from gpu_runtime.protocol.schema import DatasetSummary
+from gpu_runtime.protocol.specs import JobSpec
+from jobs.models import Job, JobAttempt
+from jobs.runtime_client import RuntimeClient, RuntimeRefused, RuntimeUnreachable
+from jobs.services.attempts import attempt_close, attempt_follow
+from jobs.services.transition import job_note, job_transition
+from jobs.states import ATTEMPT_STATE_OF_WORKLOAD, AttemptState, JobState
+from tenants.scope import platform_scope
+
+logger = logging.getLogger(__name__)
+
+LEASE = timedelta(seconds=30)  # longer than a submit may take (connect + request timeout)
+ATTEMPTS_MAX = 5
+_SPEC: TypeAdapter[JobSpec] = TypeAdapter(JobSpec)
+
+
+class Dispatch(StrEnum):
+    """Outcome of one try."""
+
+    ACCEPTED = "accepted"  # the runtime has it, durably
+    NOT_QUEUED = "not_queued"  # somebody else claimed or ended it: nothing to do
+    WAITING = "waiting"  # still queued; the reason is on the job
+    UNCERTAIN = "uncertain"  # no answer; the lease's expiry finds out
+    FAILED = "failed"  # refused for good
+
+
+def job_dispatch(job_id: UUID, *, runtime: RuntimeClient, status: RuntimeStatus | None = None) -> Dispatch:
+    """Give a queued job to the runtime. Any number of workers may try: one attempt comes of it.
+
+    ``status`` is the runtime's, if the caller has just asked; a runtime that is away costs no attempt.
+    """
+    job = _queued(job_id)
+    if job is None:
+        return Dispatch.NOT_QUEUED
+    try:
+        status = status or runtime.status()
+    except (RuntimeUnreachable, RuntimeRefused) as error:
+        job_note(job, reason="runtime_unreachable", message=str(error))
+        return Dispatch.WAITING
+    if not status.accepting:
+        reason = status.reason or "runtime_not_accepting"
+        job_note(job, reason=reason, message="The GPU runtime takes no new work; the job starts when it does.")
+        return Dispatch.WAITING
+    if job.attempt >= ATTEMPTS_MAX:
+        message = f"The runtime lost this job {job.attempt} times; the limit is {ATTEMPTS_MAX} attempts."
+        job_transition(job, to=JobState.FAILED, reason="attempts_exhausted", message=message)
+        return Dispatch.FAILED
+    if not job_claim(job, journal_id=status.journal_id):
+        return Dispatch.NOT_QUEUED
+    return _hand_over(job, runtime)
+
+
+@transaction.atomic
+def job_claim(job: Job, *, journal_id: str) -> bool:
+    """Queued -> starting with the next attempt number and a lease; False if another worker was faster."""
+    until = timezone.now() + LEASE
+    queued = frozenset({JobState.QUEUED})
+    if job_transition(job, to=JobState.STARTING, sources=queued, attempt=F("attempt") + 1, lease_until=until) is None:
+        return False
+    with platform_scope():
+        JobAttempt.objects.create(
+            tenant_id=job.tenant_id,
+            job_id=job.pk,
+            number=job.attempt,
+            journal_id=journal_id,
+            state=AttemptState.DISPATCHING,
+        )
+    return True
+
+
+def _hand_over(job: Job, runtime: RuntimeClient) -> Dispatch:
+    try:
+        answer = runtime.submit(_message(job))
+    except RuntimeUnreachable as error:
+        if error.maybe_delivered:
+            logger.warning("job %s attempt %d: submit without answer: %s", job.pk, job.attempt, error)
+            return Dispatch.UNCERTAIN
+        return _give_back(job, AttemptState.UNDELIVERED, "runtime_unreachable", str(error))
+    except RuntimeRefused as error:
+        if not error.about_the_request:
+            return _give_back(job, AttemptState.REFUSED, error.code, error.message)
+        attempt_close(job, AttemptState.REFUSED, reason=error.code)
+        job_transition(job, to=JobState.FAILED, reason=error.code, message=error.message)
+        return Dispatch.FAILED
+    return _accepted(job, answer, runtime)
+
+
+@transaction.atomic
+def _give_back(job: Job, attempt_state: AttemptState, reason: str, message: str) -> Dispatch:
+    """The runtime surely does not have this attempt: back to the queue, the sweep tries again."""
+    attempt_close(job, attempt_state, reason=reason)
+    starting = frozenset({JobState.STARTING})
+    moved = job_transition(job, to=JobState.QUEUED, sources=starting, reason=reason, message=message, lease_until=None)
+    if moved is None:  # cancelled meanwhile, and nobody runs it
+        job_transition(job, to=JobState.CANCELLED, reason="cancelled_by_user")
+        return Dispatch.NOT_QUEUED
+    return Dispatch.WAITING
+
+
+def _accepted(job: Job, answer: WorkloadStatus, runtime: RuntimeClient) -> Dispatch:
+    attempt_follow(job.pk, job.attempt, ATTEMPT_STATE_OF_WORKLOAD[answer.state])
+    with platform_scope():
+        Job.objects.filter(pk=job.pk, attempt=job.attempt, state=JobState.STARTING).update(lease_until=None)
+        state = Job.objects.values_list("state", flat=True).get(pk=job.pk)
+    if state == JobState.CANCELLING:  # asked while the submit was on its way: the runtime could not know it then
+        try:
+            runtime.cancel(str(job.pk), job.attempt)
+        except (RuntimeUnreachable, RuntimeRefused) as error:
+            logger.info("job %s: cancel after submit failed, the sweep repeats it: %s", job.pk, error)
+    return Dispatch.ACCEPTED
+
+
+def _queued(job_id: UUID) -> Job | None:
+    with platform_scope():
+        return Job.objects.select_related("tenant", "dataset_version").filter(pk=job_id, state=JobState.QUEUED).first()
+
+
+def _message(job: Job) -> SubmitJob:
+    version = job.dataset_version
+    return SubmitJob(
+        job_id=str(job.pk),
+        attempt=job.attempt,
+        tenant_id=str(job.tenant_id),
+        tenant_weight=job.tenant.weight,
+        spec=_SPEC.validate_python(job.spec),
+        dataset=DatasetBinding(
+            version_id=str(version.pk),
+            storage_key=version.storage_key,
+            summary=DatasetSummary.model_validate(version.summary),
+        ),
+    )

@@ -1,0 +1,40 @@
+"""A specification becomes a queued job and a hand-over to the dispatcher, in one transaction."""
+
+from typing import Any
+
+from django.db import transaction
+from django.utils import timezone
+
+from gpu_runtime.protocol.specs import JobSpec
+from jobs.models import Job
+from jobs.services.admission import admit
+from jobs.services.outbox import DISPATCH_JOB, outbox_add
+from jobs.services.transition import job_told
+from jobs.states import JobState
+from tenants.bodies import parse_body
+from tenants.models import Tenant, User
+from tenants.scope import tenant_scope
+
+
+@transaction.atomic
+def job_submit(*, tenant: Tenant, actor: User | None, spec: Any) -> Job:
+    """Check a JSON specification and queue the job. Durable once the transaction commits, broker or no broker.
+
+    Raises ApplicationError 422 naming each refused field by JSON pointer, its value and what is allowed.
+    """
+    wanted: JobSpec = parse_body(JobSpec, spec)
+    with tenant_scope(tenant):
+        version = admit(tenant, wanted)
+        job = Job.objects.create(
+            tenant=tenant,
+            kind=wanted.kind,
+            name=wanted.name,
+            spec=wanted.model_dump(mode="json"),
+            dataset_version=version,
+            state=JobState.QUEUED,
+            total_steps=wanted.training.steps,
+            created_by=actor,
+        )
+        job_told(job, occurred_at=timezone.now())
+        outbox_add(topic=DISPATCH_JOB, key=str(job.pk))
+        return job

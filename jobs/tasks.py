@@ -1,0 +1,32 @@
+"""Celery tasks: nudges to do what the rows already say. All are short and may run any number of times at once."""
+
+import logging
+from uuid import UUID
+
+from celery import shared_task
+
+from jobs import runtime_client
+from jobs.services.cancel import cancel_deliver
+from jobs.services.dispatch import job_dispatch
+from jobs.services.sweep import reconcile as sweep
+
+logger = logging.getLogger(__name__)
+
+
+@shared_task
+def dispatch_job(job_id: str) -> None:
+    """Give a queued job to the runtime. Of several workers one claims it."""
+    job_dispatch(UUID(job_id), runtime=runtime_client.connect())
+
+
+@shared_task
+def cancel_job(job_id: str) -> None:
+    """Tell the runtime to stop a cancelling job."""
+    cancel_deliver(UUID(job_id), runtime=runtime_client.connect())
+
+
+@shared_task(expires=10)
+def reconcile() -> None:
+    """Repair what was left behind; every 5 s by beat. Needs no singleton: each repair is a compare-and-swap."""
+    repaired = sweep(runtime=runtime_client.connect())
+    logger.info("reconcile: %s", repaired)
