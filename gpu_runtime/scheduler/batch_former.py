@@ -1,0 +1,180 @@
+"""Fair group batching: the least served tenant leads, others of its class ride within a window."""
+
+from collections import defaultdict
+from dataclasses import dataclass
+from typing import Any, Generic
+
+from gpu_runtime.protocol.ids import TenantId
+from gpu_runtime.scheduler.backlog import Backlog, K, Request
+from gpu_runtime.scheduler.costs import CostModel
+from gpu_runtime.scheduler.errors import require
+from gpu_runtime.scheduler.fair_share import FairShare
+from gpu_runtime.scheduler.tenant_heap import TenantHeap
+
+MISFITS_MAX = 16  # riders too large for the rest of a batch that are passed over before it counts as full
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Pick(Generic[K]):
+    """One request of a batch, and the tenant's tentative counter when it was chosen."""
+
+    request: Request[K]
+    counter_us: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Batch(Generic[K]):
+    """Requests that run together. The first belongs to the leader; ``window_us`` bounded the riders."""
+
+    group_key: str
+    picks: tuple[Pick[K], ...]
+    window_us: int  # V + D
+
+
+class BatchFormer(Generic[K]):
+    """Forms batches for one device out of the requests of any number of tenants.
+
+    Complexity: one heap of tenants per compatibility class, so no decision looks at all tenants. ``offer``,
+    ``discard`` and ``settle`` are O(c log n), ``take`` is O(c + b log n), with n backlogged tenants, b picks
+    and c the compatibility classes (one per resident base model).
+    """
+
+    def __init__(self, *, batch_limit_tokens: int, window_us: int, wait_us: int) -> None:
+        require(batch_limit_tokens > 0, "batch_limit_tokens", batch_limit_tokens, "above zero")
+        require(window_us >= 0, "window_us", window_us, "zero or more")
+        require(wait_us >= 0, "wait_us", wait_us, "zero or more")
+        self._limit_tokens = batch_limit_tokens
+        self._window_us = window_us
+        self._wait_us = wait_us
+        self._backlog: Backlog[K] = Backlog()
+        self._fair = FairShare()
+        self._costs = CostModel()
+        self._heaps: defaultdict[str, TenantHeap] = defaultdict(TenantHeap)
+        self._held: dict[K, tuple[Request[K], int]] = {}  # taken, not settled; with the estimate
+
+    @property
+    def backlog(self) -> Backlog[K]:
+        return self._backlog
+
+    @property
+    def fair(self) -> FairShare:
+        return self._fair
+
+    @property
+    def busy(self) -> bool:
+        """A batch was taken and is not settled: whatever arrives now gathers without waiting further."""
+        return bool(self._held)
+
+    def fire_at_us(self, now_us: int) -> int:
+        """When a request that arrives now wants its batch to start: T from now, at once while busy."""
+        return now_us if self.busy else now_us + self._wait_us
+
+    def next_fire_us(self) -> int | None:
+        return self._backlog.fire_at_us()
+
+    def set_weight(self, tenant_id: TenantId, weight: int) -> None:
+        self._fair.set_weight(tenant_id, weight)
+        self._publish(tenant_id)
+
+    def offer(self, request: Request[K]) -> None:
+        """A request is ready to run."""
+        if not self._backlog.group_keys(request.tenant_id):
+            self._fair.enter(request.tenant_id)
+        self._backlog.add(request)
+        self._publish(request.tenant_id)
+
+    def discard(self, request_id: K) -> None:
+        """A request is no longer wanted, or a taken one did not run to its end. Nothing is charged."""
+        if request_id in self._backlog:
+            self._remove(request_id)
+        elif request_id in self._held:
+            self._publish(self._unhold(request_id).tenant_id)
+
+    def take(self, *, now_us: int) -> Batch[K] | None:
+        """Form the next batch, or None when nothing waits or it pays to wait for company.
+
+        Fires when a full batch of the leader's class is waiting, or when the longest waiting request of any
+        class has waited T, so the device idles at most T while something waits.
+        """
+        leader = self._leader()
+        if leader is None:
+            return None
+        first = self._backlog.oldest(leader)
+        fire_at_us = self._backlog.fire_at_us()
+        assert fire_at_us is not None
+        if now_us < fire_at_us and self._backlog.tokens(first.group_key) < self._limit_tokens:
+            return None
+        window_us = self._fair.lead(leader) + self._window_us
+        picks = [self._pick(first)]
+        self._add_riders(picks, window_us)
+        return Batch(group_key=first.group_key, picks=tuple(picks), window_us=window_us)
+
+    def settle(self, request_id: K, *, charge_us: int) -> None:
+        """A taken request has run: replace its estimate by the measured charge."""
+        request = self._unhold(request_id)
+        self._costs.observe(request.tenant_id, request.tokens, charge_us)
+        self.charge(request.tenant_id, charge_us)
+
+    def charge(self, tenant_id: TenantId, charge_us: int) -> None:
+        """Charge measured time that belongs to no taken request any more, e.g. of a job cancelled meanwhile."""
+        self._fair.charge(tenant_id, charge_us)
+        self._publish(tenant_id)
+
+    def dump(self) -> dict[str, Any]:
+        """The counters; requests are offered again by their owner."""
+        return {"fair": self._fair.dump(), "costs": self._costs.dump()}
+
+    def restore(self, state: dict[str, Any]) -> None:
+        """Take over dumped counters, before anything is offered."""
+        assert not self._backlog
+        assert not self._held
+        self._fair = FairShare.load(state["fair"])
+        self._costs = CostModel(**state["costs"])
+
+    def _leader(self) -> TenantId | None:
+        tops = [tag for heap in self._heaps.values() if (tag := heap.top()) is not None]
+        return min(tops).tenant_id if tops else None
+
+    def _add_riders(self, picks: list[Pick[K]], window_us: int) -> None:
+        group_key = picks[0].request.group_key
+        heap = self._heaps[group_key]
+        left_tokens = self._limit_tokens - picks[0].request.tokens
+        misfits: list[TenantId] = []
+        while left_tokens > 0 and len(misfits) < MISFITS_MAX:
+            tag = heap.top()
+            if tag is None or tag.counter_us > window_us:
+                break
+            request = self._backlog.first(tag.tenant_id, group_key)
+            assert request is not None
+            if request.tokens > left_tokens:
+                misfits.append(tag.tenant_id)
+                heap.discard(tag.tenant_id)
+                continue
+            left_tokens -= request.tokens
+            picks.append(self._pick(request))
+        for tenant_id in misfits:
+            self._publish(tenant_id)
+
+    def _pick(self, request: Request[K]) -> Pick[K]:
+        counter_us = self._fair.tag(request.tenant_id).counter_us
+        estimate_us = self._costs.estimate_us(request.tenant_id, request.tokens)
+        self._remove(request.request_id)
+        self._held[request.request_id] = (request, estimate_us)
+        self._fair.hold(request.tenant_id, estimate_us)
+        self._publish(request.tenant_id)
+        return Pick(request=request, counter_us=counter_us)
+
+    def _remove(self, request_id: K) -> None:
+        request = self._backlog.remove(request_id)
+        if self._backlog.first(request.tenant_id, request.group_key) is None:
+            self._heaps[request.group_key].discard(request.tenant_id)
+
+    def _unhold(self, request_id: K) -> Request[K]:
+        request, estimate_us = self._held.pop(request_id)
+        self._fair.unhold(request.tenant_id, estimate_us)
+        return request
+
+    def _publish(self, tenant_id: TenantId) -> None:
+        """Enter the tenant's current tag in the heap of every class it waits in."""
+        for group_key in self._backlog.group_keys(tenant_id):
+            self._heaps[group_key].put(self._fair.tag(tenant_id))
