@@ -1,0 +1,105 @@
+"""What every simulated environment offers, whichever simulator is behind it.
+
+Shapes: H height, W width in pixels; S state dimensions, A action dimensions, K numbers of a snapshot.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+import numpy as np
+
+from gpu_runtime.environments.errors import UnknownCamera, WrongAction
+from gpu_runtime.protocol.schema import Camera, DatasetSchema
+
+IMAGE_PREFIX = "observation.images."  # followed by a camera's short name
+STATE_KEY = "observation.state"
+ACTION_KEY = "action"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Observation:
+    """What a policy is given besides images: proprioception, float32 [S] in the schema's order."""
+
+    state_S: np.ndarray
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StepResult:
+    """What one action led to. ``terminated`` ends the task, ``truncated`` only this try of it (time is up)."""
+
+    observation: Observation
+    reward: float
+    terminated: bool
+    truncated: bool
+    success: bool
+
+
+class Environment(Protocol):
+    """One simulated world of one task. Images are rendered on demand, so that steps nobody looks at stay cheap."""
+
+    @property
+    def env_id(self) -> str: ...
+
+    @property
+    def instruction(self) -> str:
+        """The task in words, as a policy is told it."""
+        ...
+
+    def schema(self) -> DatasetSchema:
+        """Cameras, state and action of this environment: what a dataset recorded here declares."""
+        ...
+
+    def reset(self, seed: int) -> Observation:
+        """Start a new try; the same seed starts the same one."""
+        ...
+
+    def step(self, action_A: np.ndarray) -> StepResult:
+        """Apply one action for one control period."""
+        ...
+
+    def succeeded(self) -> bool:
+        """Whether the task is solved in the present state (a reset may solve it by luck)."""
+        ...
+
+    def privileged(self) -> Mapping[str, np.ndarray]:
+        """True poses of the world's objects, for scripted experts; no policy sees them."""
+        ...
+
+    def snapshot(self) -> np.ndarray:
+        """The world's whole state, [K]."""
+        ...
+
+    def restore(self, snapshot_K: np.ndarray) -> None:
+        """Put the world back into ``snapshot``'s state; needs an earlier reset with the same seed."""
+        ...
+
+    def render(self, cameras: Sequence[str] | None = None) -> dict[str, np.ndarray]:
+        """Images uint8 [H, W, 3] of the present state by camera key; of the schema's cameras unless named."""
+        ...
+
+    def close(self) -> None: ...
+
+
+def camera_of(name: str, size: int) -> Camera:
+    """The schema entry of a square view."""
+    return Camera(key=IMAGE_PREFIX + name, height=size, width=size)
+
+
+def check_cameras(env_id: str, wanted: Sequence[str], available: Sequence[str]) -> None:
+    """Refuse cameras that the environment does not have, naming those it has."""
+    for name in wanted:
+        if name not in available:
+            raise UnknownCamera(f"cameras: {env_id} has no camera {name!r}; allowed: {', '.join(available)}")
+    if len(set(wanted)) != len(wanted):
+        raise UnknownCamera(f"cameras: {', '.join(wanted)} names a camera twice")
+
+
+def check_action(action_A: np.ndarray, schema: DatasetSchema) -> np.ndarray:
+    """The action as float32 [A]; refuses another size and values that are not finite."""
+    action = np.asarray(action_A, np.float32)
+    if action.shape != (schema.action.dim,):
+        raise WrongAction(f"action has shape {action.shape}; it must be ({schema.action.dim},): {schema.action.names}")
+    if not np.isfinite(action).all():
+        raise WrongAction(f"action is {action.tolist()}; every value must be finite")
+    return action

@@ -1,0 +1,188 @@
+"""ManiSkill environments on the CPU: physics in state mode, cameras rendered only when asked.
+
+Shapes: H height, W width in pixels; S state dimensions, A action dimensions, K numbers of a snapshot.
+"""
+
+import contextlib
+import io
+import logging
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+import gymnasium
+import mani_skill
+import mani_skill.envs  # registers the ids
+import numpy as np
+import torch
+from mani_skill.utils.registration import REGISTERED_ENVS
+
+from gpu_runtime.environments.base import (
+    IMAGE_PREFIX,
+    Observation,
+    StepResult,
+    camera_of,
+    check_action,
+    check_cameras,
+)
+from gpu_runtime.environments.errors import SimulatorError, SimulatorMissing, UnknownEnvironment
+from gpu_runtime.environments.maniskill_schema import SENSOR_SUFFIX, action_feature, gripper_of, state_feature
+from gpu_runtime.environments.maniskill_tasks import REPRESENTATIONS, ManiSkillTask, task_of
+from gpu_runtime.protocol.schema import ActionRepresentation, DatasetSchema
+
+_WRIST_ROBOT = {"panda": "panda_wristcam"}  # the same arm with a camera on its hand
+
+# Its only messages here are hints, for example that a wrist camera robot was not foreseen by the task's author.
+mani_skill.logger.setLevel(logging.ERROR)
+
+
+def make(env_id: str, *, cameras: Sequence[str] | None, size: int) -> "ManiSkillEnvironment":
+    """Start ``env_id``; raises UnknownEnvironment, UnknownCamera, SimulatorMissing."""
+    if env_id not in REGISTERED_ENVS:
+        raise UnknownEnvironment(f"env: ManiSkill has no {env_id!r}; allowed: {', '.join(sorted(REGISTERED_ENVS))}")
+    task = task_of(env_id)
+    return ManiSkillEnvironment(env_id, task, tuple(cameras or task.cameras), size)
+
+
+@contextlib.contextmanager
+def _no_prompts() -> Iterator[None]:
+    """ManiSkill asks on the terminal before it downloads an asset; here the question fails instead of waiting."""
+    stdin, sys.stdin = sys.stdin, io.StringIO()
+    try:
+        yield
+    finally:
+        sys.stdin = stdin
+
+
+def _start(env_id: str, task: ManiSkillTask, cameras: Sequence[str], size: int) -> gymnasium.Env:
+    options: dict[str, Any] = {}
+    if task.control_mode is not None:
+        options["control_mode"] = task.control_mode
+    robot = REGISTERED_ENVS[env_id].cls.SUPPORTED_ROBOTS
+    if "hand" in cameras and robot and robot[0] in _WRIST_ROBOT:
+        options["robot_uids"] = _WRIST_ROBOT[robot[0]]
+    try:
+        with _no_prompts():
+            return gymnasium.make(
+                env_id,
+                obs_mode="state",
+                sim_backend="cpu",
+                render_backend="cpu",
+                sensor_configs={"width": size, "height": size},
+                max_episode_steps=task.max_steps,
+                **options,
+            )
+    except (EOFError, FileNotFoundError) as error:
+        raise SimulatorMissing(f"env: {env_id} needs assets that are not installed ({error})") from error
+    except RuntimeError as error:
+        raise SimulatorMissing(
+            f"env: ManiSkill cannot start {env_id} ({error}). It needs a Vulkan device: deploy/system-packages.sh"
+        ) from error
+
+
+class ManiSkillEnvironment:
+    """One ManiSkill task on the CPU; see ``base.Environment``."""
+
+    def __init__(self, env_id: str, task: ManiSkillTask, cameras: tuple[str, ...], size: int) -> None:
+        self.env_id, self.instruction = env_id, task.instruction
+        self._task = task
+        self._env = _start(env_id, task, cameras, size)
+        self._world: Any = self._env.unwrapped
+        if not isinstance(self._world.single_action_space, gymnasium.spaces.Box):
+            raise SimulatorError(f"env: {env_id} moves several robots; one robot with one action vector is supported")
+        self._reset_once()
+        sensors = [name.removesuffix(SENSOR_SUFFIX) for name in self._world.scene.sensors]
+        check_cameras(env_id, cameras, sensors)
+        self._schema = self._describe(cameras, size)
+        self._flags: dict[str, np.ndarray] = {}
+
+    def _reset_once(self) -> None:
+        with _no_prompts():
+            self._env.reset(seed=0)
+
+    def _describe(self, cameras: Sequence[str], size: int) -> DatasetSchema:
+        agent = self._world.agent
+        return DatasetSchema(
+            cameras=tuple(camera_of(name, size) for name in cameras),
+            state=state_feature(agent, self._task.state_objects),
+            action=action_feature(agent),
+            representation=REPRESENTATIONS.get(agent.control_mode, ActionRepresentation.UNDECLARED),
+            gripper=gripper_of(agent),
+            control_hz=float(self._world.control_freq),
+            robot_type=agent.uid,
+        )
+
+    def schema(self) -> DatasetSchema:
+        return self._schema
+
+    def reset(self, seed: int) -> Observation:
+        self._env.reset(seed=seed)
+        self._keep_flags(self._world.evaluate())
+        return self._observation()
+
+    def step(self, action_A: np.ndarray) -> StepResult:
+        action = check_action(action_A, self._schema)
+        _, reward, terminated, truncated, info = self._env.step(action)
+        self._keep_flags(info)
+        return StepResult(
+            observation=self._observation(),
+            reward=float(reward),
+            terminated=bool(terminated),
+            truncated=bool(truncated),
+            success=self.succeeded(),
+        )
+
+    def _keep_flags(self, info: Mapping[str, Any]) -> None:
+        self._flags = {
+            name: value.numpy()[0]
+            for name, value in info.items()
+            if isinstance(value, torch.Tensor) and value.ndim == 1
+        }
+
+    def succeeded(self) -> bool:
+        return bool(self._flags.get("success", False))
+
+    def _object_position(self, name: str) -> np.ndarray:
+        return getattr(self._world, self._task.objects[name]).pose.p[0].numpy()
+
+    def _observation(self) -> Observation:
+        agent = self._world.agent
+        parts = [agent.robot.get_qpos()[0].numpy()]
+        if hasattr(agent, "tcp"):
+            parts.append(agent.tcp.pose.p[0].numpy())
+        parts += [self._object_position(name) for name in self._task.state_objects]
+        return Observation(state_S=np.concatenate(parts).astype(np.float32))
+
+    def privileged(self) -> dict[str, np.ndarray]:
+        """Poses [7] (position, quaternion wxyz) of the tool ``tcp`` and the task's objects, and the task's flags."""
+        poses = {
+            name: getattr(self._world, attribute).pose.raw_pose[0].numpy()
+            for name, attribute in self._task.objects.items()
+        }
+        return poses | {"tcp": self._world.agent.tcp.pose.raw_pose[0].numpy()} | self._flags
+
+    def snapshot(self) -> np.ndarray:
+        return self._world.get_state()[0].numpy().copy()
+
+    def restore(self, snapshot_K: np.ndarray) -> None:
+        self._world.set_state(torch.from_numpy(snapshot_K)[None])
+        self._keep_flags(self._world.evaluate())
+
+    def render(self, cameras: Sequence[str] | None = None) -> dict[str, np.ndarray]:
+        keys = [camera.key for camera in self._schema.cameras] if cameras is None else list(cameras)
+        check_cameras(self.env_id, keys, [camera.key for camera in self._schema.cameras])
+        for marker in self._world._hidden_objects:  # goal markers that no camera of the robot may see
+            marker.hide_visual()
+        self._world.scene.update_render(update_sensors=True, update_human_render_cameras=False)
+        sensors = {key: self._world.scene.sensors[key.removeprefix(IMAGE_PREFIX) + SENSOR_SUFFIX] for key in keys}
+        for sensor in sensors.values():
+            sensor.capture()
+        return {key: self._picture(sensor) for key, sensor in sensors.items()}
+
+    @staticmethod
+    def _picture(sensor: Any) -> np.ndarray:
+        textures = sensor.get_obs(rgb=True, depth=False, position=False, segmentation=False)
+        return np.ascontiguousarray(textures["rgb"][0].numpy())
+
+    def close(self) -> None:
+        self._env.close()
