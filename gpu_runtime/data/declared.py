@@ -52,15 +52,35 @@ def parse_declared(raw: Mapping[str, Any], *, source: str) -> Declared:
     try:
         return Declared.model_validate(dict(raw))
     except ValidationError as error:
-        problems = "; ".join(
-            f"{'.'.join(map(str, item['loc'])) or 'declared'}: {item['msg']}, not {item['input']!r:.80}"
-            for item in error.errors(include_url=False)
-        )
-        raise DatasetError("declared_invalid", f"{source}: {problems}", file=source) from error
+        raise _fault(error, source) from error
+
+
+def _fault(error: ValidationError, source: str) -> DatasetError:
+    problems = "; ".join(
+        f"{'.'.join(map(str, item['loc'])) or 'declared'}: {item['msg']}, not {item['input']!r:.80}"
+        for item in error.errors(include_url=False)
+    )
+    return DatasetError("declared_invalid", f"{source}: {problems}", file=source)
 
 
 def read_declared(root: Path, overrides: Mapping[str, Any] | None) -> Declared:
-    """The dataset's own declaration, field by field replaced by the importer's."""
-    own = read_json_object(root, DECLARED_FILE) if (root / DECLARED_FILE).is_file() else {}
+    """The dataset's own declaration, field by field replaced by the importer's.
+
+    meta/joynexus.json holds the fields of ``Declared``, or ``schema`` as a recorder writes it; ``description`` is
+    for people.
+    """
+    own = dict(read_json_object(root, DECLARED_FILE)) if (root / DECLARED_FILE).is_file() else {}
+    own.pop("description", None)
+    if "schema" in own:
+        own = _from_recorded_schema(own)
     parse_declared(own, source=DECLARED_FILE)
     return parse_declared({**own, **(overrides or {})}, source="declared" if overrides else DECLARED_FILE)
+
+
+def _from_recorded_schema(own: dict[str, Any]) -> dict[str, Any]:
+    schema = own.pop("schema")
+    try:
+        recorded = declared_from(DatasetSchema.model_validate(schema)).model_dump()
+    except ValidationError as error:
+        raise _fault(error, DECLARED_FILE) from error
+    return {**recorded, **own}

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from itertools import pairwise
 from pathlib import Path
 
 from gpu_runtime.data import episodes_v21, episodes_v30
@@ -25,7 +26,7 @@ def read_catalogue(root: Path, info: DatasetInfo) -> Catalogue:
     episodes = sorted(reader.read_episodes(root, info), key=lambda episode: episode.index)
     if not episodes:
         raise DatasetError("dataset_empty", "the dataset has no episodes", file=reader.EPISODES_FILE)
-    for before, after in zip(episodes, episodes[1:], strict=False):
+    for before, after in pairwise(episodes):
         if before.index == after.index:
             raise DatasetError(
                 "episode_repeated",

@@ -1,5 +1,7 @@
 """Why a dataset, a selection of it or its statistics are refused."""
 
+from typing import Self
+
 from gpu_runtime.protocol.schema import Defect
 
 
@@ -16,14 +18,22 @@ class DatasetError(ValueError):
         frame: int | None = None,
         feature: str | None = None,
     ) -> None:
+        super().__init__(code, message)
         self.code, self.message = code, message
         self.file, self.episode, self.frame, self.feature = file, episode, frame, feature
+
+    def __str__(self) -> str:
         place = [
             f"{name} {value}"
-            for name, value in (("file", file), ("episode", episode), ("frame", frame), ("feature", feature))
-            if value is not None
+            for name in ("file", "episode", "frame", "feature")
+            if (value := getattr(self, name)) is not None
         ]
-        super().__init__(f"{message} ({', '.join(place)})" if place else message)
+        return f"{self.message} ({', '.join(place)})" if place else self.message
+
+    def at(self, episode: int, frame: int, feature: str) -> Self:
+        """The same error, placed at a frame by a caller who knows which one was being read."""
+        self.episode, self.frame, self.feature = episode, frame, feature
+        return self
 
     def to_defect(self, severity: str = "error") -> Defect:
         """The finding that validation reports for this error."""

@@ -2,6 +2,7 @@
 
 import json
 import re
+from collections.abc import Callable
 from pathlib import Path, PurePosixPath
 from typing import Any
 
@@ -9,6 +10,7 @@ from gpu_runtime.data.errors import DatasetError
 
 JSON_BYTES_MAX = 32 * 2**20
 JSON_LINES_BYTES_MAX = 256 * 2**20
+_watchers: list[Callable[[str], None]] = []
 _FIELD = re.compile(r"\{(\w+)(?::0?(\d)d)?\}")
 
 
@@ -23,11 +25,18 @@ def resolve_inside(root: Path, relative: str) -> Path:
     return path
 
 
+def watch_reads(watcher: Callable[[str], None]) -> None:
+    """Call ``watcher`` with every file about to be read: whoever outlives a killed reader can name its last file."""
+    _watchers.append(watcher)
+
+
 def existing_file(root: Path, relative: str) -> Path:
     """``resolve_inside`` for a regular file that must exist."""
     path = resolve_inside(root, relative)
     if not path.is_file():
         raise DatasetError("file_missing", f"{relative} is missing", file=relative)
+    for watcher in _watchers:
+        watcher(relative)
     return path
 
 

@@ -81,12 +81,17 @@ class LeRobotDataset:
         length = self.episodes[episode].length
         if wanted and not 0 <= wanted[0] <= wanted[-1] < length:
             raise IndexError(f"frames {wanted[0]}..{wanted[-1]} of episode {episode}, which has {length}")
-        try:
-            stored = self._stored_frames(episode, wanted, camera)
-            yield from zip(wanted, stored, strict=True)
-        except DatasetError as error:
-            error.episode, error.feature = self.episodes[episode].index, camera
-            raise
+        stored = self._stored_frames(episode, wanted, camera)
+        for frame in wanted:
+            try:
+                image_HWC = next(stored)
+            except StopIteration:  # fewer rows than the episode claims
+                file = self.episodes[episode].data_file
+                fault = DatasetError("episode_length", f"{camera}: the file ends before this frame", file=file)
+                raise fault.at(self.episodes[episode].index, frame, camera) from None
+            except DatasetError as error:
+                raise error.at(self.episodes[episode].index, frame, camera) from error.__cause__
+            yield frame, image_HWC
 
     def _stored_frames(self, position: int, wanted: list[int], camera: str) -> Iterator[np.ndarray]:
         episode = self.episodes[position]

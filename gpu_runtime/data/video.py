@@ -55,7 +55,8 @@ def read_video_facts(root: Path, relative: str) -> VideoFacts:
     """Size and frame times of a video, by demuxing only."""
     with open_video(root, relative) as (container, stream):
         tick_s = float(stream.time_base)
-        times = [packet.pts * tick_s for packet in container.demux(stream) if packet.size and packet.pts is not None]
+        packets = (packet for packet in container.demux(stream) if packet.size and not packet.is_corrupt)
+        times = [packet.pts * tick_s for packet in packets if packet.pts is not None]
         return VideoFacts(height=stream.height, width=stream.width, times_s=np.sort(np.asarray(times, np.float64)))
 
 
@@ -98,6 +99,8 @@ def decode_at(root: Path, relative: str, times_s: Sequence[float]) -> Iterator[n
                 continue
             if found_s > time_s + tolerance_s:
                 break
+            if frame.is_corrupt:
+                raise DatasetError("frame_corrupt", f"{relative}: damaged at {found_s:.6f} s", file=relative)
             image_HWC = frame.to_ndarray(format="rgb24")
             while abs(found_s - time_s) <= tolerance_s:
                 yield image_HWC

@@ -1,0 +1,157 @@
+"""``python -m gpu_runtime validate PATH``: one ValidationReport as JSON, whatever the dataset does to its reader.
+
+A child process reads the dataset under memory and CPU limits. Should it be killed, the parent still reports, naming
+the file that was being read. The parent imports no reader, so it starts quickly and cannot be brought down.
+"""
+
+import argparse
+import json
+import mmap
+import os
+import resource
+import signal
+import sys
+import traceback
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from gpu_runtime.protocol.schema import Defect, ValidationReport
+
+_PLACE_BYTES = 4096
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Limits:
+    """What one validation may use."""
+
+    memory_mib: int = 4096
+    cpu_s: int = 3600
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Exit status 0 when a report was made, whether the dataset is good or not; 2 for wrong usage."""
+    parser = _parser()
+    arguments = parser.parse_args(argv)
+    path: Path = arguments.path
+    if not path.exists():
+        parser.error(f"PATH {str(path)!r} does not exist")
+    if arguments.extract_to is not None and path.is_dir():
+        parser.error("--extract-to is for archives; PATH is a directory")
+    declared = _declared(parser, arguments.declared)
+    limits = Limits(memory_mib=arguments.memory_mib, cpu_s=arguments.cpu_s)
+    report = validate_in_child(path, extract_to=arguments.extract_to, declared=declared, limits=limits)
+    sys.stdout.write(report.model_dump_json(by_alias=True) + "\n")
+    sys.stdout.flush()
+    return 0
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="python -m gpu_runtime validate", description=__doc__.splitlines()[0])
+    parser.add_argument("path", metavar="PATH", type=Path, help="a LeRobot v2.1 or v3.x directory, or a zip of one")
+    parser.add_argument(
+        "--extract-to", metavar="DIR", type=Path, help="keep the unpacked archive in this empty folder"
+    )
+    parser.add_argument("--declared", metavar="JSON", help="what info.json cannot say, as a JSON object")
+    parser.add_argument(
+        "--memory-mib", type=_positive, default=Limits().memory_mib, help="address space of the reader"
+    )
+    parser.add_argument("--cpu-s", type=_positive, default=Limits().cpu_s, help="CPU seconds of the reader")
+    return parser
+
+
+def _positive(text: str) -> int:
+    value = int(text)
+    if value < 1:
+        raise argparse.ArgumentTypeError(f"{text} must be at least 1")
+    return value
+
+
+def _declared(parser: argparse.ArgumentParser, text: str | None) -> dict[str, Any] | None:
+    if text is None:
+        return None
+    try:
+        value = json.loads(text)
+    except ValueError as error:
+        parser.error(f"--declared is not JSON: {error}")
+    if not isinstance(value, dict):
+        parser.error("--declared must be a JSON object")
+    return value
+
+
+def validate_in_child(
+    path: Path, *, extract_to: Path | None, declared: Mapping[str, Any] | None, limits: Limits
+) -> ValidationReport:
+    """Fork, limit, validate, report. Must run before the process starts threads."""
+    place = mmap.mmap(-1, _PLACE_BYTES)  # shared with the child: the file it is reading
+    reading, writing = os.pipe()
+    sys.stdout.flush()
+    child = os.fork()
+    if child == 0:
+        os.close(reading)
+        _run_child(writing, place, path, extract_to, declared, limits)
+    os.close(writing)
+    with os.fdopen(reading, "rb") as pipe:
+        content = pipe.read()
+    _, status = os.waitpid(child, 0)
+    if status == 0:
+        return ValidationReport.model_validate_json(content)
+    return _report_of_the_killed(status, place, limits)
+
+
+def _run_child(
+    writing: int,
+    place: mmap.mmap,
+    path: Path,
+    extract_to: Path | None,
+    declared: Mapping[str, Any] | None,
+    limits: Limits,
+) -> None:
+    """Never returns: whatever happens ends this process."""
+    status = 1
+    try:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # stdout is for the one report
+        _apply(limits)
+        from gpu_runtime.data.imports import validate_path  # loads the readers: in the child only
+
+        report = validate_path(path, extract_to=extract_to, declared=declared, watcher=_Place(place).write)
+        with os.fdopen(writing, "wb") as pipe:
+            pipe.write(report.model_dump_json(by_alias=True).encode())
+        status = 0
+    except BaseException:
+        traceback.print_exc()
+    finally:
+        os._exit(status)
+
+
+class _Place:
+    """The shared note of what is being read."""
+
+    def __init__(self, place: mmap.mmap) -> None:
+        self._place = place
+
+    def write(self, file: str) -> None:
+        content = file.encode("utf-8", "backslashreplace")[: _PLACE_BYTES - 1]
+        self._place[:] = content.ljust(_PLACE_BYTES, b"\0")
+
+
+def _apply(limits: Limits) -> None:
+    memory = limits.memory_mib * 2**20
+    resource.setrlimit(resource.RLIMIT_AS, (memory, memory))
+    resource.setrlimit(resource.RLIMIT_CPU, (limits.cpu_s, limits.cpu_s + 5))
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    signal.signal(signal.SIGXCPU, signal.SIG_DFL)
+
+
+def _report_of_the_killed(status: int, place: mmap.mmap, limits: Limits) -> ValidationReport:
+    file = place[:].rstrip(b"\0").decode("utf-8", "replace") or None
+    killer = os.WTERMSIG(status) if os.WIFSIGNALED(status) else None
+    if killer in (signal.SIGXCPU, signal.SIGKILL):
+        code, message = "cpu_limit", f"validation needed more than {limits.cpu_s} CPU seconds or was killed"
+    elif killer in (signal.SIGABRT, None):
+        code, message = "memory_limit", f"validation needed more than {limits.memory_mib} MiB of memory"
+    else:
+        code, message = "reader_crashed", f"a reader crashed with signal {killer} on damaged content"
+    defect = Defect(severity="error", code=code, message=message, file=file)
+    return ValidationReport(defects=(defect,), summary=None)
