@@ -94,7 +94,8 @@ class IdempotencyRecord(TenantOwned):
     route = models.CharField(max_length=200)  # method and path
     body_sha256 = models.CharField(max_length=64)
     status = models.PositiveSmallIntegerField()
-    response = models.JSONField()
+    response = models.JSONField(null=True)
+    location = models.CharField(max_length=300, blank=True)  # the Location header of the answer
     created_at = models.DateTimeField(auto_now_add=True)
 
     class Meta:

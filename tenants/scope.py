@@ -9,14 +9,21 @@ from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Any
 
 from django.db import models
-from django_scopes import ScopedManager, scope, scopes_disabled
+from django_scopes import ScopedManager, get_scope, scope, scopes_disabled
+from django_scopes.exceptions import ScopeError
+from django_scopes.manager import DisabledQuerySet
 
 if TYPE_CHECKING:
     from tenants.models import Tenant
 
+# The library refuses every read outside a scope except this one, which would tell whether rows exist.
+DisabledQuerySet.exists = DisabledQuerySet.error
+
 
 def tenant_scope(tenant: "Tenant") -> AbstractContextManager[Any]:
-    """Rows of this tenant only, in this thread or coroutine."""
+    """Rows of this tenant only, in this thread or coroutine. Raises TypeError for None, which would mean every row."""
+    if tenant is None:
+        raise TypeError("a tenant's scope needs a tenant")
     return scope(tenant=tenant)
 
 
@@ -34,3 +41,11 @@ class TenantOwned(models.Model):
 
     class Meta:
         abstract = True
+
+    def save(self, *args: Any, **kwargs: Any) -> None:
+        """Refuse to write a row of one tenant inside another tenant's scope."""
+        current = get_scope()
+        owner = current.get("tenant") if current.get("_enabled", True) else None
+        if owner is not None and owner.pk != self.tenant_id:
+            raise ScopeError(f"{type(self).__name__} of tenant {self.tenant_id} inside the scope of {owner.pk}")
+        super().save(*args, **kwargs)

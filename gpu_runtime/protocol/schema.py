@@ -77,6 +77,26 @@ class DatasetSchema(Message):
         return fingerprint(self.model_dump(mode="json"))
 
 
+Rotation = Annotated[int, Field(ge=0, lt=360, multiple_of=90)]
+
+
+class Declared(Message):
+    """What a recording's info.json cannot say. Comes with the import, else from its own meta/joynexus.json.
+
+    ``rotations`` turns a camera's stored frames upright, counter-clockwise degrees; ``cameras`` orders or narrows
+    the views; ``state``/``action`` name the columns; ``control_hz`` where it differs from the recording's fps.
+    """
+
+    representation: ActionRepresentation = ActionRepresentation.UNDECLARED
+    gripper: Gripper | None = None
+    rotations: dict[str, Rotation] = {}
+    cameras: tuple[str, ...] | None = None
+    state: str | None = None
+    action: str | None = None
+    control_hz: Annotated[float, Field(gt=0, le=10_000)] | None = None
+    robot_type: Annotated[str, Field(min_length=1, max_length=200)] | None = None
+
+
 class VectorStatistics(Message):
     """Per-dimension statistics over every frame; ``q01``/``q99`` are exact quantiles, linear interpolation."""
 

@@ -1,8 +1,38 @@
 """Every route of the platform."""
 
+from importlib.util import find_spec
+
 from django.contrib import admin
-from django.urls import path
+from django.contrib.auth import views as auth
+from django.urls import include, path
+from drf_spectacular.views import SpectacularAPIView, SpectacularSwaggerSplitView
+
+from control_plane.health import healthz, readyz
+from control_plane.sessions import switch_tenant
+
+handler400 = "control_plane.problems.bad_request"
+handler403 = "control_plane.problems.permission_denied"
+handler404 = "control_plane.problems.page_not_found"
+handler500 = "control_plane.problems.server_error"
+
+api_v1 = [
+    path("", include("tenants.api_urls")),
+    path("", include("tenants.datasets.api_urls")),
+    path("", include("tenants.billing.api_urls")),
+    path("schema", SpectacularAPIView.as_view(), name="schema"),
+    path("docs", SpectacularSwaggerSplitView.as_view(url_name="schema"), name="docs"),
+]
+if find_spec("jobs.api.urls"):
+    api_v1.insert(3, path("", include("jobs.api.urls")))
 
 urlpatterns = [
+    path("healthz", healthz),
+    path("readyz", readyz),
     path("admin/", admin.site.urls),
+    path("login/", auth.LoginView.as_view(redirect_authenticated_user=True), name="login"),
+    path("logout/", auth.LogoutView.as_view(next_page="/login/"), name="logout"),
+    path("tenant/", switch_tenant, name="switch_tenant"),
+    path("api/v1/", include(api_v1)),
 ]
+if find_spec("frontend.urls"):
+    urlpatterns.append(path("", include("frontend.urls")))

@@ -2,6 +2,7 @@
 
 from django.db import models
 
+from tenants.billing.money import MoneyField
 from tenants.scope import TenantOwned
 
 
@@ -32,7 +33,7 @@ class PriceVersion(AppendOnly):
 
     meter = models.CharField(max_length=40, choices=Meter.choices)
     valid_from = models.DateTimeField()
-    amount = models.DecimalField(max_digits=24, decimal_places=12)
+    amount = MoneyField()
     per = models.PositiveBigIntegerField()
     currency = models.CharField(max_length=3, default="EUR")
     created_at = models.DateTimeField(auto_now_add=True)
@@ -70,5 +71,5 @@ class RatedUsage(TenantOwned, AppendOnly):
     event = models.OneToOneField(UsageEvent, on_delete=models.PROTECT, related_name="rated")
     job_id = models.UUIDField(db_index=True)
     price = models.ForeignKey(PriceVersion, on_delete=models.PROTECT, related_name="+")
-    amount = models.DecimalField(max_digits=24, decimal_places=12)
+    amount = MoneyField()
     currency = models.CharField(max_length=3)

@@ -43,6 +43,7 @@ class DatasetVersion(TenantOwned):
     fingerprint = models.CharField(max_length=64, blank=True)
     size_bytes = models.BigIntegerField(default=0)
     claimed_until = models.DateTimeField(null=True)  # lease of the validating worker
+    attempts = models.PositiveSmallIntegerField(default=0)  # claims so far; fences workers that come back late
     created_at = models.DateTimeField(auto_now_add=True)
 
     class Meta:

@@ -36,6 +36,7 @@ class Migration(migrations.Migration):
                 ('fingerprint', models.CharField(blank=True, max_length=64)),
                 ('size_bytes', models.BigIntegerField(default=0)),
                 ('claimed_until', models.DateTimeField(null=True)),
+                ('attempts', models.PositiveSmallIntegerField(default=0)),
                 ('created_at', models.DateTimeField(auto_now_add=True)),
             ],
         ),

@@ -1,0 +1,70 @@
+"""What every request gets: an id, the actor behind it, and that actor's tenant scope, open until the answer is made."""
+
+import re
+import uuid
+from collections.abc import Callable
+from contextlib import nullcontext
+
+from django.http import HttpRequest, HttpResponse
+
+from control_plane.logs import request_id_now
+from tenants.identity import Actor, CredentialRefused, NotAMember, actor_for_key, actor_for_user
+from tenants.scope import tenant_scope
+
+GetResponse = Callable[[HttpRequest], HttpResponse]
+
+SESSION_TENANT = "tenant_id"
+_KEY_SCHEMES = frozenset({"bearer", "api-key"})
+_ACCEPTABLE_ID = re.compile(r"[A-Za-z0-9._-]{8,64}")
+
+
+class RequestIdMiddleware:
+    """Names the request in its answer and in every log line; a caller's own `X-Request-ID` is kept if it is tame."""
+
+    def __init__(self, get_response: GetResponse) -> None:
+        self.get_response = get_response
+
+    def __call__(self, request: HttpRequest) -> HttpResponse:
+        asked = request.headers.get("X-Request-ID", "")
+        request.request_id = asked if _ACCEPTABLE_ID.fullmatch(asked) else uuid.uuid4().hex
+        token = request_id_now.set(request.request_id)
+        try:
+            response = self.get_response(request)
+        finally:
+            request_id_now.reset(token)
+        response["X-Request-ID"] = request.request_id
+        return response
+
+
+class TenantMiddleware:
+    """Sets `request.actor` and `request.tenant` (None where nobody is known) and opens the tenant's scope.
+
+    An `Authorization` header decides alone: a bad key never falls back to the session. `request.refused` holds
+    why nobody is known; the API's authentication answers with it, pages ignore it.
+    """
+
+    def __init__(self, get_response: GetResponse) -> None:
+        self.get_response = get_response
+
+    def __call__(self, request: HttpRequest) -> HttpResponse:
+        request.refused = None
+        try:
+            request.actor = _actor(request)
+        except (CredentialRefused, NotAMember) as reason:
+            request.actor, request.refused = None, reason
+        request.tenant = request.actor.tenant if request.actor else None
+        with tenant_scope(request.tenant) if request.tenant else nullcontext():
+            return self.get_response(request)
+
+
+def _actor(request: HttpRequest) -> Actor | None:
+    header = request.headers.get("Authorization")
+    if header is not None:
+        scheme, _, text = header.strip().partition(" ")
+        if scheme.lower() not in _KEY_SCHEMES:
+            raise CredentialRefused
+        return actor_for_key(text.strip())
+    if not request.user.is_authenticated:
+        return None
+    remembered = request.session.get(SESSION_TENANT)
+    return actor_for_user(request.user, wanted=request.headers.get("X-Tenant"), remembered=remembered)

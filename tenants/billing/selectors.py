@@ -1,0 +1,140 @@
+"""Reading the bill. Sums are exact: quantities are integers, money is Decimal."""
+
+from dataclasses import dataclass
+from datetime import date, datetime
+from decimal import Decimal
+from typing import Any, Literal
+from uuid import UUID
+
+from django.db.models import F, QuerySet, Sum
+from django.db.models.functions import TruncDate
+
+from tenants.billing.models import Meter, PriceVersion, RatedUsage, UsageEvent
+from tenants.models import Tenant
+from tenants.scope import platform_scope, tenant_scope
+
+GroupBy = Literal["meter", "job", "day"]
+DEFAULT_CURRENCY = "EUR"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CostLine:
+    """One meter's share of a cost. ``amount`` has 12 places; round only for display."""
+
+    meter: str
+    quantity: int
+    amount: Decimal
+    currency: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Cost:
+    """Priced usage: ``amount == sum(line.amount)``."""
+
+    amount: Decimal
+    currency: str
+    lines: tuple[CostLine, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class UsageTotal:
+    """Quantity and money of one meter within one group."""
+
+    group: str | UUID | date
+    meter: str
+    quantity: int
+    amount: Decimal
+    currency: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RatingCheck:
+    """What must hold over all tenants: every event has one rating, every amount follows from its price."""
+
+    events: int
+    rated: int
+
+    @property
+    def unrated(self) -> int:
+        return self.events - self.rated
+
+
+def job_cost(tenant: Tenant, job_id: UUID | str) -> Cost:
+    """What a job has cost so far."""
+    with tenant_scope(tenant):
+        return _cost(RatedUsage.objects.filter(job_id=job_id))
+
+
+def tenant_cost(tenant: Tenant, *, since: datetime | None = None, until: datetime | None = None) -> Cost:
+    """What a tenant has used within [since, until)."""
+    with tenant_scope(tenant):
+        rated = RatedUsage.objects.all()
+        if since is not None:
+            rated = rated.filter(event__occurred_at__gte=since)
+        if until is not None:
+            rated = rated.filter(event__occurred_at__lt=until)
+        return _cost(rated)
+
+
+def usage_totals(tenant: Tenant, *, job_id: UUID | None = None, group_by: GroupBy = "meter") -> list[UsageTotal]:
+    """Usage by meter, by job and meter, or by UTC day and meter."""
+    group: Any = {"meter": F("event__meter"), "job": F("job_id"), "day": TruncDate("event__occurred_at")}[group_by]
+    with tenant_scope(tenant):
+        rated = RatedUsage.objects.filter(job_id=job_id) if job_id else RatedUsage.objects.all()
+        rows = (
+            rated.annotate(group=group, meter=F("event__meter"))
+            .values("group", "meter", "currency")
+            .annotate(quantity=Sum("event__quantity"), total=Sum("amount"))
+            .order_by("group", "meter", "currency")
+        )
+        return [
+            UsageTotal(
+                group=row["group"],
+                meter=row["meter"],
+                quantity=int(row["quantity"]),
+                amount=row["total"],
+                currency=row["currency"],
+            )
+            for row in rows
+        ]
+
+
+def prices() -> QuerySet[PriceVersion]:
+    """Every price version, newest first. Prices belong to the platform and are the same for every tenant."""
+    return PriceVersion.objects.order_by("meter", "-valid_from")
+
+
+def metered_compute_us() -> dict[str, int]:
+    """Measured device time on the books, tenant id -> microseconds; the other side is `jobs.DeviceSpan.shares`."""
+    with platform_scope():
+        rows = (
+            UsageEvent.objects.filter(meter=Meter.TRAIN_COMPUTE_US)
+            .values("tenant_id")
+            .annotate(total=Sum("quantity"))
+            .order_by("tenant_id")
+        )
+        return {str(row["tenant_id"]): int(row["total"]) for row in rows}
+
+
+def rating_check() -> RatingCheck:
+    """Count events and ratings over all tenants; ``unrated`` must be 0."""
+    with platform_scope():
+        return RatingCheck(events=UsageEvent.objects.count(), rated=RatedUsage.objects.count())
+
+
+def _cost(rated: QuerySet[RatedUsage]) -> Cost:
+    rows = (
+        rated.values("event__meter", "currency")
+        .annotate(quantity=Sum("event__quantity"), total=Sum("amount"))
+        .order_by("event__meter", "currency")
+    )
+    lines = tuple(
+        CostLine(
+            meter=row["event__meter"], quantity=int(row["quantity"]), amount=row["total"], currency=row["currency"]
+        )
+        for row in rows
+    )
+    currencies = {line.currency for line in lines} or {DEFAULT_CURRENCY}
+    if len(currencies) > 1:
+        raise ValueError(f"usage in several currencies cannot be added up: {sorted(currencies)}")
+    return Cost(amount=sum((line.amount for line in lines), Decimal(0)), currency=currencies.pop(), lines=lines)

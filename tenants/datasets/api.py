@@ -1,0 +1,212 @@
+"""REST: upload recordings, read what validation found, delete."""
+
+import json
+from typing import Annotated, Any
+from uuid import UUID
+
+from drf_spectacular.types import OpenApiTypes
+from drf_spectacular.utils import OpenApiParameter, extend_schema, extend_schema_field
+from pydantic import Field
+from rest_framework import serializers
+from rest_framework.parsers import MultiPartParser
+from rest_framework.request import Request
+from rest_framework.response import Response
+from rest_framework.views import APIView
+
+from gpu_runtime.protocol.base import Message, fingerprint
+from gpu_runtime.protocol.schema import DatasetSummary, Declared, ValidationReport
+from tenants.bodies import parse_body
+from tenants.datasets import selectors, services, uploads
+from tenants.datasets.models import Dataset, DatasetVersion
+from tenants.errors import ApplicationError, FieldError
+from tenants.idempotency import idempotency_key, idempotent
+from tenants.listing import ListView, PageQuery, refuse_query
+from tenants.permissions import Permission
+
+
+class DatasetInput(Message):
+    """Beside the bytes: the dataset's name (an existing one gets a new version) and what the files do not say."""
+
+    name: Annotated[str, Field(min_length=1, max_length=200)]
+    declared: Declared | None = None
+
+
+@extend_schema_field(ValidationReport)
+class ReportField(serializers.JSONField):
+    pass
+
+
+@extend_schema_field(DatasetSummary)
+class SummaryField(serializers.JSONField):
+    pass
+
+
+class VersionOutput(serializers.ModelSerializer[DatasetVersion]):
+    """A version in short."""
+
+    class Meta:
+        model = DatasetVersion
+        fields = ["id", "number", "state", "reason", "size_bytes", "created_at"]
+
+
+class VersionDetailOutput(VersionOutput):
+    """A version with what validation found; summary and hashes are final once it is ready."""
+
+    dataset = serializers.UUIDField(source="dataset_id")
+    name = serializers.CharField(source="dataset.name")
+    report = ReportField(allow_null=True)
+    summary = SummaryField(allow_null=True)
+
+    class Meta(VersionOutput.Meta):
+        fields = [
+            *VersionOutput.Meta.fields,
+            "dataset",
+            "name",
+            "declared",
+            "report",
+            "summary",
+            "schema_signature",
+            "statistics_hash",
+            "fingerprint",
+        ]
+
+
+class DatasetOutput(serializers.ModelSerializer[Dataset]):
+    """A dataset with its versions, newest first."""
+
+    versions = VersionOutput(many=True)
+
+    class Meta:
+        model = Dataset
+        fields = ["id", "name", "created_at", "versions"]
+
+
+_UPLOAD_PARAMETERS = [
+    OpenApiParameter("Idempotency-Key", str, OpenApiParameter.HEADER, required=True),
+    OpenApiParameter(uploads.DIGEST_HEADER, str, OpenApiParameter.HEADER, description="SHA-256 of the archive, hex."),
+    OpenApiParameter("name", str, description="With application/zip: the dataset's name."),
+    OpenApiParameter("declared", str, description="With application/zip: a Declared object as JSON."),
+]
+_MULTIPART = {
+    "type": "object",
+    "properties": {
+        "file": {"type": "string", "format": "binary"},
+        "name": {"type": "string"},
+        "declared": {"type": "string", "description": "A Declared object as JSON."},
+    },
+    "required": ["file", "name"],
+}
+
+
+class DatasetListApi(ListView):
+    """The tenant's datasets."""
+
+    permission = {"GET": Permission.DATASETS_READ, "POST": Permission.DATASETS_WRITE}
+    serializer_class = DatasetOutput
+    parser_classes = [uploads.ZipParser, MultiPartParser]
+
+    def initialize_request(self, request: Any, *args: Any, **kwargs: Any) -> Request:
+        request.upload_handlers = [uploads.StagingUploadHandler(request)]
+        return super().initialize_request(request, *args, **kwargs)
+
+    def rows(self, request: Request, query: PageQuery) -> Any:
+        return selectors.dataset_list(request.tenant)
+
+    @extend_schema(operation_id="datasets_list")
+    def get(self, request: Request) -> Response:
+        return self.list(request)
+
+    @extend_schema(
+        operation_id="datasets_upload",
+        parameters=_UPLOAD_PARAMETERS,
+        request={"application/zip": OpenApiTypes.BINARY, "multipart/form-data": _MULTIPART},
+        responses={202: VersionDetailOutput},
+    )
+    def post(self, request: Request) -> Response:
+        """Upload a LeRobot v2.1 or v3.0 dataset as a zip archive. Validation follows; poll the version."""
+        idempotency_key(request)
+        uploads.refuse_by_length(request.META)
+        upload, fields = _received(request)
+        try:
+            uploads.require_digest(upload, request.headers.get(uploads.DIGEST_HEADER))
+            body = parse_body(DatasetInput, fields)
+            said = fingerprint({"sha256": upload.sha256, "fields": fields})
+            return idempotent(request, lambda: self._create(request, upload, body), body_sha256=said)
+        finally:
+            upload.close()
+
+    def _create(self, request: Request, upload: uploads.StagedUpload, body: DatasetInput) -> Response:
+        version = services.dataset_import(
+            tenant=request.tenant, actor=request.actor, name=body.name, source=upload.path, declared=body.declared
+        )
+        location = f"/api/v1/dataset-versions/{version.pk}"
+        return Response(VersionDetailOutput(version).data, status=202, headers={"Location": location})
+
+
+class DatasetApi(APIView):
+    """One dataset."""
+
+    permission = {"GET": Permission.DATASETS_READ, "DELETE": Permission.DATASETS_WRITE}
+
+    @extend_schema(operation_id="datasets_get", responses=DatasetOutput)
+    def get(self, request: Request, dataset_id: UUID) -> Response:
+        refuse_query(request)
+        return Response(DatasetOutput(selectors.dataset_get(request.tenant, dataset_id)).data)
+
+    @extend_schema(operation_id="datasets_delete", responses={204: None})
+    def delete(self, request: Request, dataset_id: UUID) -> Response:
+        services.dataset_delete(tenant=request.tenant, dataset_id=dataset_id)
+        return Response(status=204)
+
+
+class DatasetVersionByNumberApi(APIView):
+    """Version n of a dataset."""
+
+    permission = {"GET": Permission.DATASETS_READ}
+
+    @extend_schema(operation_id="dataset_versions_by_number", responses=VersionDetailOutput)
+    def get(self, request: Request, dataset_id: UUID, number: int) -> Response:
+        refuse_query(request)
+        return Response(VersionDetailOutput(selectors.version_by_number(request.tenant, dataset_id, number)).data)
+
+
+class DatasetVersionApi(APIView):
+    """A version by its own id, as job specifications name it."""
+
+    permission = {"GET": Permission.DATASETS_READ, "DELETE": Permission.DATASETS_WRITE}
+
+    @extend_schema(operation_id="dataset_versions_get", responses=VersionDetailOutput)
+    def get(self, request: Request, version_id: UUID) -> Response:
+        refuse_query(request)
+        return Response(VersionDetailOutput(selectors.version_get(request.tenant, version_id)).data)
+
+    @extend_schema(operation_id="dataset_versions_delete", responses={204: None})
+    def delete(self, request: Request, version_id: UUID) -> Response:
+        services.version_delete(tenant=request.tenant, version_id=version_id)
+        return Response(status=204)
+
+
+def _received(request: Request) -> tuple[uploads.StagedUpload, dict[str, Any]]:
+    """The staged file and the fields beside it: form parts of a multipart body, else query parameters."""
+    if isinstance(request.data, uploads.StagedUpload):
+        return request.data, _fields(request.query_params.dict())
+    upload = request.FILES.get("file")
+    if upload is None:
+        raise _invalid("/file", "missing", "The part 'file' with the zip archive is required.")
+    return upload, _fields({name: request.data[name] for name in request.data if name != "file"})
+
+
+def _fields(raw: dict[str, Any]) -> dict[str, Any]:
+    if "declared" not in raw:
+        return raw
+    try:
+        return {**raw, "declared": json.loads(raw["declared"])}
+    except ValueError:
+        raise _invalid("/declared", "json_invalid", "It must be a JSON object.") from None
+
+
+def _invalid(pointer: str, code: str, detail: str) -> ApplicationError:
+    error = FieldError(pointer=pointer, code=code, detail=detail)
+    return ApplicationError(
+        code="validation_failed", status=422, detail=f"The request is not valid at {pointer}.", errors=(error,)
+    )

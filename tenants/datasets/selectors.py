@@ -1,0 +1,44 @@
+"""Reading datasets of one tenant."""
+
+from uuid import UUID
+
+from django.db.models import Prefetch, QuerySet
+
+from tenants.access import access_row, not_found
+from tenants.datasets.models import Dataset, DatasetVersion
+from tenants.models import Tenant
+from tenants.scope import tenant_scope
+
+
+def dataset_list(tenant: Tenant) -> QuerySet[Dataset]:
+    """Every dataset with its versions, newest version first."""
+    with tenant_scope(tenant):
+        newest_first = DatasetVersion.objects.order_by("-number")
+        return Dataset.objects.prefetch_related(Prefetch("versions", queryset=newest_first))
+
+
+def dataset_get(tenant: Tenant, dataset_id: UUID | str) -> Dataset:
+    """One dataset. Raises the 404 of a missing one for a foreign one."""
+    return access_row(dataset_list(tenant), "dataset", pk=_uuid(dataset_id, "dataset"))
+
+
+def version_list(tenant: Tenant) -> QuerySet[DatasetVersion]:
+    with tenant_scope(tenant):
+        return DatasetVersion.objects.select_related("dataset").order_by("-created_at")
+
+
+def version_get(tenant: Tenant, version_id: UUID | str) -> DatasetVersion:
+    """One dataset version. Raises the 404 of a missing one for a foreign one and for what is no UUID."""
+    return access_row(version_list(tenant), "dataset version", pk=_uuid(version_id, "dataset version"))
+
+
+def version_by_number(tenant: Tenant, dataset_id: UUID | str, number: int) -> DatasetVersion:
+    """Version ``number`` of one dataset."""
+    return access_row(version_list(tenant), "dataset version", dataset_id=dataset_id, number=number)
+
+
+def _uuid(value: UUID | str, noun: str) -> UUID:
+    try:
+        return value if isinstance(value, UUID) else UUID(value)
+    except ValueError:
+        raise not_found(noun) from None

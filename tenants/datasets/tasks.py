@@ -1,0 +1,63 @@
+"""The validation task: claim, read in a child process, settle."""
+
+import logging
+from pathlib import Path
+from uuid import UUID
+
+from celery import shared_task
+
+from tenants.datasets import services, storage, validation
+from tenants.datasets.models import DatasetVersion
+
+logger = logging.getLogger(__name__)
+
+
+@shared_task(
+    name="tenants.datasets.tasks.validate_dataset",
+    soft_time_limit=validation.WALL_LIMIT_S + 30,
+    time_limit=validation.WALL_LIMIT_S + 60,
+)
+def validate_dataset(version_id: str) -> None:
+    """Validate one version. Sent at least once: whoever does not get the claim leaves it alone."""
+    version = services.version_claim(UUID(version_id))
+    if version is None:
+        return
+    path, extract_to = _bytes_of(version)
+    if path is None:
+        services.version_refuse(
+            version=version, reason="bytes_missing: the upload is gone; upload it again", report=None
+        )
+        return
+    outcome = validation.validate(
+        path, extract_to=extract_to, declared=version.declared, wall_limit_s=validation.WALL_LIMIT_S
+    )
+    _settle(version, outcome, extract_to or path)
+
+
+@shared_task(name="tenants.datasets.tasks.sweep_storage")
+def sweep_storage() -> int:
+    """Remove what interrupted uploads left behind."""
+    return services.sweep_storage()
+
+
+def _bytes_of(version: DatasetVersion) -> tuple[Path | None, Path | None]:
+    """(what to read, where to unpack it). After a crash between move and seal the bytes are in place already."""
+    received, stored = storage.received_path(version.pk), storage.stored_path(version.storage_key)
+    if stored.is_dir():
+        return stored, None
+    if received is not None and received.is_file():
+        return received, storage.extraction_path(version.pk)
+    return received, None
+
+
+def _settle(version: DatasetVersion, outcome: validation.Outcome, folder: Path) -> None:
+    report = outcome.report
+    if report is None or not report.ok:
+        reason = outcome.reason or "; ".join(d.message for d in report.defects if d.severity == "error")
+        services.version_refuse(version=version, reason=reason, report=report)
+        return
+    if folder != storage.stored_path(version.storage_key):
+        storage.put_in_place(folder, version.storage_key)
+    if services.version_seal(version=version, report=report):
+        storage.discard(version.pk)
+        logger.info("dataset version %s is ready: %d episodes", version.pk, report.summary.episodes)

