@@ -1,8 +1,7 @@
 """Where heads read a backbone, and how deep a forward must run for them.
 
-A text layer's tap is the residual stream after that layer, visual injections (deepstack) included, before the final
-norm; the LAST layer is always read after the final norm, whether it is called ``layer:-1`` or by its number. These are
-the entries 1.. of transformers' ``output_hidden_states``.
+A text layer's tap is the residual stream that the next layer receives: visual injections (deepstack) included, not
+normed. The LAST layer is always read after the final norm, whether it is called ``layer:-1`` or by its number.
 """
 
 from collections.abc import Collection

@@ -1,6 +1,6 @@
 """Bases built from configuration: the real architecture, small, with random weights that are the same everywhere.
 
-Weights come from raw PCG64 bits and integer sums, not from a floating-point normal sampler: the bits of a sampler differ
+Weights come from raw PCG64 bits and integer sums, not from a floating-point normal sampler: a sampler's bits differ
 between processors and versions, and the base's revision is a hash of its weights.
 """
 

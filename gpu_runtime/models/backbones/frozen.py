@@ -1,8 +1,8 @@
 """Making a model frozen, and its CPU arithmetic independent of the group."""
 
 import torch
-import torch.nn.functional as F
 from torch import nn
+from torch.nn import functional
 from transformers.models.qwen3_vl.modeling_qwen3_vl import Qwen3VLModel
 
 STABLE_GEMM_ROWS = 16
@@ -28,7 +28,7 @@ class RowStableLinear(nn.Linear):
         missing = STABLE_GEMM_ROWS * torch.get_num_threads() - rows
         if missing <= 0:
             return super().forward(input)
-        return super().forward(F.pad(input, (0, 0, 0, missing)))[..., :rows, :]
+        return super().forward(functional.pad(input, (0, 0, 0, missing)))[..., :rows, :]
 
 
 def freeze(model: FrozenQwen3VL, *, device: torch.device, dtype: torch.dtype) -> None:

@@ -10,7 +10,7 @@ Shapes: N packed tokens, H query heads, K key/value heads, D head width, C segme
 from dataclasses import dataclass
 
 import torch
-import torch.nn.functional as F
+from torch.nn import functional
 from transformers import AttentionInterface
 
 from gpu_runtime.batching.collate import Segments
@@ -75,7 +75,7 @@ def _by_runs(
             tensor[rows].unflatten(0, (run.count, run.length)).transpose(1, 2)
             for tensor in (query_NHD, key_NKD, value_NKD)
         )
-        output_CHLD = F.scaled_dot_product_attention(
+        output_CHLD = functional.scaled_dot_product_attention(
             query_CHLD, key_CKLD, value_CKLD, is_causal=causal, scale=scaling, enable_gqa=grouped
         )
         outputs.append(output_CHLD.transpose(1, 2).flatten(0, 1))

@@ -20,7 +20,7 @@ from gpu_runtime.batching.layout import ImageGrid
 from gpu_runtime.batching.taps import TapPlan
 from gpu_runtime.models.backbones.frozen import FrozenQwen3VL, RowStableLinear
 from gpu_runtime.models.backbones.images import ImageProcessing
-from gpu_runtime.models.backbones.packed_attention import DeviceSegments
+from gpu_runtime.models.backbones.packed_attention import PACKED_ATTENTION, DeviceSegments
 
 GRIDS_KEPT = 64
 """Image sizes in use at once; the tables of one size are a few hundred kilobytes."""
@@ -63,7 +63,13 @@ class PackedForward:
 
     @torch.no_grad()
     def run(self, batch: PackedBatch, plan: TapPlan) -> PackedOutputs:
-        """Everything the plan asks for, and no block beyond it."""
+        """Everything the plan asks for, and no block beyond it.
+
+        Raises RuntimeError when somebody switched the model's attention: any other would mix the samples.
+        """
+        for part in (self._vision, self._text):
+            if part.config._attn_implementation != PACKED_ATTENTION:
+                raise RuntimeError(f"attention: {part.config._attn_implementation!r}, needed is {PACKED_ATTENTION!r}")
         vision = self._run_vision(batch.images, batch.grids, deepstack=plan.depth > 0)
         text_patches = sum(batch.patch_counts[: batch.text_samples])
         merged_MD = None
