@@ -8,9 +8,11 @@ from collections.abc import Callable, Sequence
 import numpy as np
 import torch
 
+from gpu_runtime.batching.signature import ImageView, PrefixSignature
 from gpu_runtime.data.normalize import Normalizer
 from gpu_runtime.data.samples import SampleBatch
 from gpu_runtime.models.action_error import ActionError
+from gpu_runtime.models.backbones.base import Backbone
 from gpu_runtime.models.errors import BatchMismatch, HeadConfigurationError
 from gpu_runtime.models.heads.base import Features
 from gpu_runtime.models.heads.registry import build_head
@@ -55,6 +57,22 @@ class Policy:
     def query_tokens(self) -> int:
         """Action queries its prompt ends with."""
         return self.head.query_tokens
+
+    @property
+    def views(self) -> tuple[ImageView, ...]:
+        """The cameras the policy sees, in prompt order, at its own image size. Raises HeadConfigurationError."""
+        by_key = {camera.key: camera for camera in self.schema.cameras}
+        wanted = self.spec.dataset.cameras if self.spec.dataset.cameras is not None else tuple(by_key)
+        if missing := [key for key in wanted if key not in by_key]:
+            raise HeadConfigurationError(f"dataset.cameras: {missing[0]!r} does not exist, allowed: {list(by_key)}")
+        size = self.spec.dataset.image_size
+        return tuple(
+            ImageView(key=key, height=size, width=size, rotation_deg=by_key[key].rotation_deg) for key in wanted
+        )
+
+    def signature(self, backbone: Backbone) -> PrefixSignature:
+        """The prefix contract of this policy on ``backbone``."""
+        return backbone.signature(views=self.views, query_tokens=self.query_tokens, taps=self.taps)
 
     @property
     def horizon(self) -> int:

@@ -7,7 +7,7 @@ import math
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -40,7 +40,7 @@ class Head(nn.Module, ABC):
     in this process. ``generator`` None means deterministic: no dropout, no noise.
     """
 
-    query_tokens: ClassVar[int] | int = 0  # action queries the prompt must end with
+    query_tokens: int = 0  # action queries the prompt must end with
     fit_frames: int = 0  # frames ``fit`` wants; 0: nothing to fit
 
     def __init__(self, *, horizon: int, shape: HeadShape) -> None:

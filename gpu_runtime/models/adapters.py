@@ -1,0 +1,124 @@
+"""Loading an exported adapter onto a base: every doubt is a refusal with its own name."""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+import torch
+
+from gpu_runtime.batching.signature import PrefixSignature
+from gpu_runtime.models import statistics_files
+from gpu_runtime.models.backbones.base import Backbone
+from gpu_runtime.models.errors import (
+    BaseMismatch,
+    FileAltered,
+    ManifestInvalid,
+    PrefixMismatch,
+    StatisticsAltered,
+    StatisticsMissing,
+    TensorMismatch,
+)
+from gpu_runtime.models.export import PROBE, WEIGHTS
+from gpu_runtime.models.folders import sha256
+from gpu_runtime.models.manifest import AdapterManifest, read_manifest
+from gpu_runtime.models.policy import Policy
+from gpu_runtime.models.probe import Probe
+from gpu_runtime.models.weights import fill_module, read_tensors
+
+EXPECTED_FILES = frozenset({WEIGHTS, PROBE, *statistics_files.NAMES})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Adapter:
+    """A policy on its base, its papers and its yardstick."""
+
+    policy: Policy
+    manifest: AdapterManifest
+    probe: Probe
+
+
+def load_adapter(folder: Path, backbone: Backbone, *, device: torch.device | str = "cpu") -> Adapter:
+    """Check and load. Raises a subclass of AdapterError: nothing of a doubtful adapter is used."""
+    manifest = read_manifest(folder)
+    _check_base(manifest, backbone)
+    _check_files(folder, manifest)
+    statistics = statistics_files.read_statistics(
+        folder, key=manifest.norm.unnorm_key, expected_hash=manifest.norm.statistics_hash
+    )
+    policy = _build(manifest, backbone, statistics, device)
+    _check_prefix(manifest, policy.signature(backbone))
+    _fill(policy, folder, manifest)
+    return Adapter(policy=policy, manifest=manifest, probe=_read_probe(folder, manifest))
+
+
+def _check_base(manifest: AdapterManifest, backbone: Backbone) -> None:
+    for field in ("name", "revision", "dtype"):
+        wanted, found = getattr(manifest.base_model, field), getattr(backbone.info, field)
+        if wanted != found:
+            raise BaseMismatch(f"base_model.{field}: the adapter needs {wanted!r}, the loaded base has {found!r}")
+
+
+def _check_files(folder: Path, manifest: AdapterManifest) -> None:
+    listed = {entry.path: entry for entry in manifest.files}
+    if listed.keys() != EXPECTED_FILES:
+        raise ManifestInvalid(f"files: {sorted(listed)}, allowed: {sorted(EXPECTED_FILES)}")
+    for name, entry in sorted(listed.items()):
+        of_statistics = name in statistics_files.NAMES
+        if not (folder / name).is_file():
+            raise (StatisticsMissing if of_statistics else FileAltered)(f"{name}: not in the folder")
+        if sha256(folder / name) != entry.sha256:
+            raise (StatisticsAltered if of_statistics else FileAltered)(f"{name}: not the file the manifest lists")
+
+
+def _build(
+    manifest: AdapterManifest,
+    backbone: Backbone,
+    statistics: statistics_files.DatasetStatistics,
+    device: torch.device | str,
+) -> Policy:
+    try:
+        return Policy(
+            spec=manifest.spec,
+            schema=manifest.dataset_schema,
+            statistics=statistics,
+            tap_width=backbone.tap_width,
+            device=device,
+        )
+    except ValueError as error:
+        raise ManifestInvalid(f"spec: {error}") from error
+
+
+def _check_prefix(manifest: AdapterManifest, current: PrefixSignature) -> None:
+    try:
+        stored = PrefixSignature.from_json(manifest.prefix)
+    except (TypeError, KeyError) as error:
+        raise ManifestInvalid(f"prefix: {error}") from error
+    if stored.hash != manifest.prefix_signature:
+        raise ManifestInvalid("prefix_signature does not follow from prefix")
+    if current.hash != stored.hash:
+        raise PrefixMismatch(f"the prefix differs in {', '.join(current.difference(stored))}")
+
+
+def _fill(policy: Policy, folder: Path, manifest: AdapterManifest) -> None:
+    tensors = read_tensors(folder / WEIGHTS)
+    largest = max((tensor.shape[0] for tensor in tensors.values() if tensor.ndim), default=0)
+    if bad := {name: size for name, size in manifest.head.fit_shape.items() if not 0 < size <= largest}:
+        raise TensorMismatch(f"head.fit_shape {bad}: no tensor of {WEIGHTS} is that large")
+    try:
+        policy.head.allocate(manifest.head.fit_shape)
+    except KeyError as error:
+        raise TensorMismatch(f"head.fit_shape: {error} is missing") from error
+    fill_module(policy.head, tensors, source=WEIGHTS)
+
+
+def _read_probe(folder: Path, manifest: AdapterManifest) -> Probe:
+    actions = read_tensors(folder / PROBE).get("actions")
+    expected = (len(manifest.probe.frames), manifest.action.horizon, manifest.action.dim)
+    if actions is None or tuple(actions.shape) != expected:
+        found = None if actions is None else list(actions.shape)
+        raise TensorMismatch(f"{PROBE}: tensor 'actions' is {found}, allowed: {list(expected)}")
+    return Probe(
+        episode=manifest.probe.episode,
+        frames=manifest.probe.frames,
+        noise_seed=manifest.probe.noise_seed,
+        actions_NHA=actions.numpy(),
+    )

@@ -1,0 +1,130 @@
+"""A trained policy as a folder that anybody can check and load; loading fails closed.
+
+adapter.safetensors      head weights and fitted feature statistics
+norm_stats.json          openpi's shape            dataset_statistics.json  StarVLA's shape
+probe.safetensors        the live policy's actions on recorded frames
+manifest.json            everything else, and the hash of every file
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+from gpu_runtime.models import statistics_files
+from gpu_runtime.models.backbones.base import Backbone
+from gpu_runtime.models.folders import atomic_folder, listing, write_json
+from gpu_runtime.models.heads.flow import TIME_CONVENTION
+from gpu_runtime.models.manifest import NAME, AdapterManifest, seal
+from gpu_runtime.models.policy import STATE_MODE, Policy
+from gpu_runtime.models.probe import Probe
+from gpu_runtime.models.slots import Slot
+from gpu_runtime.models.weights import write_tensors
+
+WEIGHTS = "adapter.safetensors"
+PROBE = "probe.safetensors"
+PACKAGES = ("joynexus", "torch", "transformers", "safetensors", "numpy")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Provenance:
+    """Where a policy came from: what the slot itself doesn't know."""
+
+    job_id: str
+    tenant_id: str
+    dataset_fingerprint: str
+    final_metrics: Mapping[str, float]
+    evaluation: Mapping[str, float]
+
+
+def export_adapter(
+    slot: Slot, folder: Path, *, backbone: Backbone, provenance: Provenance, probe: Probe
+) -> AdapterManifest:
+    """Write the adapter; ``folder`` is there completely or not at all."""
+    policy = slot.policy
+    with atomic_folder(folder) as temporary:
+        write_tensors(temporary / WEIGHTS, policy.head.state_dict(), {"format": "pt"})
+        write_tensors(temporary / PROBE, {"actions": torch.from_numpy(np.ascontiguousarray(probe.actions_NHA))})
+        key = policy.spec.dataset.id
+        statistics_files.write_statistics(
+            temporary, policy.statistics, key=key, actions=policy.actions, states=policy.states
+        )
+        sections = _base_sections(policy, backbone) | _policy_sections(policy) | _history(slot, provenance, probe)
+        manifest = seal(sections | {"files": listing(temporary)})
+        write_json(temporary / NAME, manifest.model_dump(mode="json"))
+    return manifest
+
+
+def _base_sections(policy: Policy, backbone: Backbone) -> dict[str, Any]:
+    prefix = policy.signature(backbone)
+    return {
+        "created_at": datetime.now(UTC).isoformat(timespec="seconds"),
+        "label": "random weights" if backbone.info.random_weights else None,
+        "versions": {name: version(name) for name in PACKAGES},
+        "base_model": backbone.info.model_dump(mode="json"),
+        "prefix": prefix.to_json(),
+        "prefix_signature": prefix.hash,
+    }
+
+
+def _policy_sections(policy: Policy) -> dict[str, Any]:
+    schema, spec = policy.schema, policy.spec
+    states = policy.states
+    return {
+        "head": {
+            "type": spec.head.type,
+            "config": spec.head.model_dump(mode="json"),
+            "fit_shape": policy.head.fit_shape(),
+            "param_count": sum(p.numel() for p in policy.head.parameters()),
+            "time_convention": TIME_CONVENTION if spec.head.type == "gr00t" else None,
+        },
+        "action": {
+            "dim": schema.action.dim,
+            "horizon": policy.horizon,
+            "names": schema.action.names,
+            "representation": schema.representation,
+            "gripper": None if schema.gripper is None else schema.gripper.model_dump(mode="json"),
+            "control_hz": schema.control_hz,
+        },
+        "state": None if states is None else {"dim": states.dim, "names": states.names},
+        "norm": {
+            "action_mode": spec.normalization,
+            "action_mask": (~policy.actions.degenerate_D).tolist(),
+            "state_mode": None if states is None else STATE_MODE,
+            "state_mask": None if states is None else (~states.degenerate_D).tolist(),
+            "statistics_hash": policy.statistics.hash,
+            "unnorm_key": spec.dataset.id,
+        },
+        "spec": spec.model_dump(mode="json"),
+        "dataset_schema": schema.model_dump(mode="json"),
+    }
+
+
+def _history(slot: Slot, provenance: Provenance, probe: Probe) -> dict[str, Any]:
+    spec = slot.spec
+    return {
+        "training": {
+            "kind": spec.kind,
+            "job_id": provenance.job_id,
+            "tenant_id": provenance.tenant_id,
+            "steps": slot.step,
+            "policy_version": slot.policy_version,
+            "seed": spec.training.seed,
+            "dataset_id": spec.dataset.id,
+            "dataset_fingerprint": provenance.dataset_fingerprint,
+            "partitions": len(slot.consumed),
+            "final_metrics": dict(provenance.final_metrics),
+        },
+        "evaluation": dict(provenance.evaluation),
+        "probe": {
+            "file": PROBE,
+            "episode": probe.episode,
+            "frames": list(probe.frames),
+            "noise_seed": probe.noise_seed,
+        },
+    }
