@@ -14,7 +14,7 @@ HISTORY_MAX = 4096  # ended and cleared jobs kept for questions; older ones are 
 
 
 class JobTable:
-    """Rows are replaced whole. The indexes: bytes, order within a job, number in each state."""
+    """Rows are replaced whole. The indexes: bytes, order within a job, number in each state, what is to be cleared."""
 
     def __init__(self, limits: QueueLimits) -> None:
         self.retention = Retention(limits)
@@ -22,6 +22,7 @@ class JobTable:
         self.counts: Counter[TrainingJobState] = Counter()
         self._jobs: dict[PartitionId, TrainingJob] = {}
         self._history: deque[PartitionId] = deque()
+        self.clearing: dict[PartitionId, None] = {}  # an ordered set
         self.seq = 0  # last created_seq or ready_seq
 
     def __iter__(self) -> Iterator[TrainingJob]:
@@ -74,6 +75,10 @@ class JobTable:
     def _write(self, old: TrainingJob | None, new: TrainingJob) -> None:
         self._jobs[new.partition_id] = new
         self.retention.replace(old, new)
+        if new.clearing:
+            self.clearing[new.partition_id] = None
+        else:
+            self.clearing.pop(new.partition_id, None)
         if old is not None:
             self.counts[old.state] -= 1
         self.counts[new.state] += 1

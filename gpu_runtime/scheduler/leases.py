@@ -65,7 +65,9 @@ class LeaseBook:
         lease = self.verify(partition_id, epoch)
         if now_us >= lease.expires_us:
             raise StaleEpoch(f"partition {partition_id}: epoch {epoch} expired at {lease.expires_us} us")
-        renewed_us = max(lease.expires_us, now_us + self._ttl_us)
+        renewed_us = now_us + self._ttl_us
+        if renewed_us <= lease.expires_us:
+            return lease
         return self._put(partition_id, Lease(epoch=epoch, granted_us=lease.granted_us, expires_us=renewed_us))
 
     def revoke(self, partition_id: PartitionId) -> None:

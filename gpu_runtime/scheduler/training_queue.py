@@ -1,18 +1,15 @@
 """The Training Queue: admits partitions, orders them, leases them in fair groups, and sees them off exactly once."""
 
-from collections.abc import Collection, Iterable
+from collections.abc import Collection
 from typing import Any, Self
 
 from gpu_runtime.protocol.ids import JobId, PartitionId, TenantId
 from gpu_runtime.scheduler import snapshot
-from gpu_runtime.scheduler.batch_former import BatchFormer
 from gpu_runtime.scheduler.errors import InFlightBound, InvalidTransition, require
-from gpu_runtime.scheduler.job_table import JobTable
-from gpu_runtime.scheduler.leases import LeaseBook
+from gpu_runtime.scheduler.queue_state import QueueState
 from gpu_runtime.scheduler.staleness import Freshness, admit
 from gpu_runtime.scheduler.states import IN_PRODUCTION, Purpose, TrainingJobState
 from gpu_runtime.scheduler.training_job import Group, LeasedJob, QueueLimits, TrainingJob
-from gpu_runtime.scheduler.turns import Turns
 
 __all__ = [
     "Freshness",
@@ -26,22 +23,13 @@ __all__ = [
 ]
 
 
-class TrainingQueue:
+class TrainingQueue(QueueState):
     """One training service's queue. A refusal raises a SchedulerError and changes nothing.
 
     A job's partitions are consumed in order of step, one at a time; jobs of one tenant and of different tenants
     share a group. A partition that fails takes the later ones of its job with it. Whoever ends a partition then
-    deletes its bytes and says so by ``cleared``.
+    deletes its bytes and says so by ``cleared``. Questions, which change nothing, are in ``QueueState``.
     """
-
-    def __init__(self, limits: QueueLimits, *, batch_limit_tokens: int, window_us: int, wait_us: int) -> None:
-        self._limits = limits
-        self._table = JobTable(limits)
-        self._leases = LeaseBook(ttl_us=limits.lease_ttl_us)
-        self._former: BatchFormer[PartitionId] = BatchFormer(
-            batch_limit_tokens=batch_limit_tokens, window_us=window_us, wait_us=wait_us
-        )
-        self._turns = Turns(self._table, self._former, self._leases)
 
     # --- production -------------------------------------------------------------------------------------------
 
@@ -126,6 +114,7 @@ class TrainingQueue:
 
     def abandon(self, partition_id: PartitionId, *, reason: str) -> tuple[PartitionId, ...]:
         """The producer gave up. Ends the partition and the later ones of its job; returns their ids."""
+        require(bool(reason), "reason", reason, "a word that says why")
         job = self._table.get(partition_id)
         if job.state not in IN_PRODUCTION:
             raise InvalidTransition(f"partition {partition_id} is {job.state}, so it can't be abandoned")
@@ -166,6 +155,7 @@ class TrainingQueue:
 
     def fail(self, partition_id: PartitionId, epoch: int, *, reason: str, charge_us: int) -> tuple[PartitionId, ...]:
         """Consuming it failed. Ends the partition and the later ones of its job; returns their ids."""
+        require(bool(reason), "reason", reason, "a word that says why")
         require(charge_us >= 0, "charge_us", charge_us, "zero or more")
         self._leases.verify(partition_id, epoch)
         self._former.settle(partition_id, charge_us=charge_us)
@@ -177,6 +167,7 @@ class TrainingQueue:
 
     def cancel_job(self, job_id: JobId, *, reason: str) -> tuple[PartitionId, ...]:
         """End all its partitions and forget its policy version; live leases are stale at once. Returns the ids."""
+        require(bool(reason), "reason", reason, "a word that says why")
         ended = [self._turns.end(job, TrainingJobState.CANCELLED, reason) for job in self._table.live(job_id)]
         self._turns.forget(job_id)
         return tuple(job.partition_id for job in ended)
@@ -195,45 +186,6 @@ class TrainingQueue:
             raise InvalidTransition(f"partition {partition_id} is {job.state}, so its bytes are still needed")
         if job.clearing:
             self._turns.change(job, bytes=0)
-
-    # --- questions --------------------------------------------------------------------------------------------
-
-    def job(self, partition_id: PartitionId) -> TrainingJob:
-        """Raises UnknownPartition, also for one that ended and was cleared long ago."""
-        return self._table.get(partition_id)
-
-    def jobs(self) -> Iterable[TrainingJob]:
-        """All retained training jobs, ended ones included until they are cleared and forgotten."""
-        return tuple(self._table)
-
-    def awaiting_clear(self) -> tuple[PartitionId, ...]:
-        """Ended partitions whose bytes are still to be deleted."""
-        return tuple(job.partition_id for job in self._table if job.clearing)
-
-    def depth(self) -> int:
-        """Partitions that are ready and not leased."""
-        return self._table.counts[TrainingJobState.READY]
-
-    def in_flight(self, job_id: JobId) -> int:
-        """Partitions of the job between reserve and their end."""
-        return self._table.order.count(job_id)
-
-    def live_bytes(self) -> int:
-        """Bytes that the store must be holding."""
-        return self._table.retention.live_bytes
-
-    def policy_version(self, job_id: JobId) -> int:
-        return self._turns.policy_version(job_id)
-
-    @property
-    def former(self) -> BatchFormer[PartitionId]:
-        """For measuring fairness; its counters are read-only to everyone else."""
-        return self._former
-
-    @property
-    def leases(self) -> LeaseBook:
-        """For checking leases; read-only to everyone else."""
-        return self._leases
 
     # --- crash and reload ---------------------------------------------------------------------------------------
 
