@@ -13,7 +13,7 @@ from rest_framework.views import APIView
 from gpu_runtime.protocol.base import Message
 from tenants import services
 from tenants.bodies import parse_body
-from tenants.idempotency import idempotent
+from tenants.idempotency import KEY_PARAMETER, idempotent
 from tenants.identity import memberships_of
 from tenants.listing import ListView, PageQuery, refuse_query
 from tenants.models import ApiKey, Membership, Role
@@ -21,6 +21,7 @@ from tenants.permissions import Permission, permissions_of
 from tenants.selectors import key_list, member_list
 
 RoleName = Literal["owner", "admin", "researcher", "viewer", "billing"]
+ROLES = [(role, role) for role in Role.values]
 assert set(RoleName.__args__) == set(Role.values)
 
 
@@ -47,6 +48,7 @@ class KeyInput(Message):
 
 class MemberOutput(serializers.ModelSerializer[Membership]):
     email = serializers.EmailField(source="user.email")
+    role = serializers.ChoiceField(ROLES)
 
     class Meta:
         model = Membership
@@ -55,6 +57,7 @@ class MemberOutput(serializers.ModelSerializer[Membership]):
 
 class KeyOutput(serializers.ModelSerializer[ApiKey]):
     created_by = serializers.EmailField(source="created_by.email", default=None)
+    role = serializers.ChoiceField(ROLES)
 
     class Meta:
         model = ApiKey
@@ -128,7 +131,9 @@ class MemberListApi(ListView):
     def get(self, request: Request) -> Response:
         return self.list(request)
 
-    @extend_schema(operation_id="members_add", request=MemberInput, responses={201: MemberOutput})
+    @extend_schema(
+        operation_id="members_add", parameters=[KEY_PARAMETER], request=MemberInput, responses={201: MemberOutput}
+    )
     def post(self, request: Request) -> Response:
         body = parse_body(MemberInput, request.data)
 
@@ -169,7 +174,9 @@ class KeyListApi(ListView):
     def get(self, request: Request) -> Response:
         return self.list(request)
 
-    @extend_schema(operation_id="keys_create", request=KeyInput, responses={201: NewKeyOutput})
+    @extend_schema(
+        operation_id="keys_create", parameters=[KEY_PARAMETER], request=KeyInput, responses={201: NewKeyOutput}
+    )
     def post(self, request: Request) -> Response:
         body = parse_body(KeyInput, request.data)
 

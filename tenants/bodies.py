@@ -1,4 +1,4 @@
-"""Request bodies and query strings as pydantic models: every refusal names the field, the value and what is allowed."""
+"""Bodies and query strings as pydantic models: every refusal names the field, the value and what is allowed."""
 
 import types
 from collections.abc import Mapping

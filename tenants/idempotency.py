@@ -7,6 +7,7 @@ from typing import Any
 
 from django.db import IntegrityError, transaction
 from django.utils import timezone
+from drf_spectacular.utils import OpenApiParameter
 from rest_framework.renderers import JSONRenderer
 from rest_framework.request import Request
 from rest_framework.response import Response
@@ -17,6 +18,9 @@ from tenants.models import IdempotencyRecord, Tenant
 
 KEPT_FOR = timedelta(hours=24)
 _KEY_LENGTH_MAX = 200
+KEY_PARAMETER = OpenApiParameter(
+    "Idempotency-Key", str, OpenApiParameter.HEADER, required=True, description="Fresh per request, e.g. a UUID."
+)
 _NOT_KEPT = frozenset({409, 429})  # the same request may succeed later
 
 

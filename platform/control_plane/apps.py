@@ -3,3 +3,6 @@ from django.apps import AppConfig
 
 class ControlPlaneConfig(AppConfig):
     name = "control_plane"
+
+    def ready(self) -> None:
+        from control_plane import openapi  # noqa: F401  registers how callers authenticate

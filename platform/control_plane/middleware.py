@@ -1,4 +1,4 @@
-"""What every request gets: an id, the actor behind it, and that actor's tenant scope, open until the answer is made."""
+"""What every request gets: an id, the actor behind it, and the tenant scope of that actor, open until it is answered."""
 
 import re
 import uuid

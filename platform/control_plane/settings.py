@@ -142,6 +142,20 @@ SPECTACULAR_SETTINGS = {
     "DESCRIPTION": "Post-training of vision-language-action policies on shared, resident base models.",
     "SERVE_INCLUDE_SCHEMA": False,
     "SERVE_PERMISSIONS": ["rest_framework.permissions.AllowAny"],
+    "SERVE_AUTHENTICATION": [],
+    "SCHEMA_PATH_PREFIX": "/api/v1/",
+    "SWAGGER_UI_DIST": "SIDECAR",
+    "SWAGGER_UI_FAVICON_HREF": "SIDECAR",
+    "COMPONENT_SPLIT_REQUEST": False,
+    "ENUM_NAME_OVERRIDES": {
+        "Role": "tenants.api.ROLES",
+        "DatasetVersionState": "tenants.datasets.models.VersionState.choices",
+        "JobState": "jobs.models.JOB_STATES",
+    },
+    "POSTPROCESSING_HOOKS": [
+        "drf_spectacular.hooks.postprocess_schema_enums",
+        "control_plane.openapi.add_problems",
+    ],
 }
 
 # plotly makes an empty <style> and fills it by script: the hash of the empty string is all it needs.
@@ -165,3 +179,4 @@ JOYNEXUS_RUNTIME_URL = env.runtime_url()
 JOYNEXUS_RUNTIME_TOKEN = env.runtime_token()
 JOYNEXUS_DATASET_ROOT = env.dataset_root()
 JOYNEXUS_UPLOAD_MAX_BYTES = int(env.os.environ.get("JOYNEXUS_UPLOAD_MAX_BYTES", 8 * 2**30))
+JOYNEXUS_BODY_MAX_BYTES = 4 * 2**20  # of every request but an upload

@@ -44,6 +44,9 @@ class PriceVersion(AppendOnly):
             models.CheckConstraint(condition=models.Q(per__gte=1) & models.Q(amount__gte=0), name="price_sane"),
         ]
 
+    def __str__(self) -> str:
+        return f"{self.amount.normalize():f} {self.currency} per {self.per} {self.meter}"
+
 
 class UsageEvent(TenantOwned, AppendOnly):
     """One metered quantity. (tenant, source, event_id, meter) is unique for ever."""
@@ -63,6 +66,9 @@ class UsageEvent(TenantOwned, AppendOnly):
         constraints = [
             models.UniqueConstraint(fields=["tenant", "source", "event_id", "meter"], name="usage_once"),
         ]
+
+    def __str__(self) -> str:
+        return f"{self.quantity} {self.meter}"
 
 
 class RatedUsage(TenantOwned, AppendOnly):

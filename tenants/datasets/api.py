@@ -19,7 +19,7 @@ from tenants.bodies import parse_body
 from tenants.datasets import selectors, services, uploads
 from tenants.datasets.models import Dataset, DatasetVersion
 from tenants.errors import ApplicationError, FieldError
-from tenants.idempotency import idempotency_key, idempotent
+from tenants.idempotency import KEY_PARAMETER, idempotency_key, idempotent
 from tenants.listing import ListView, PageQuery, refuse_query
 from tenants.permissions import Permission
 
@@ -82,7 +82,7 @@ class DatasetOutput(serializers.ModelSerializer[Dataset]):
 
 
 _UPLOAD_PARAMETERS = [
-    OpenApiParameter("Idempotency-Key", str, OpenApiParameter.HEADER, required=True),
+    KEY_PARAMETER,
     OpenApiParameter(uploads.DIGEST_HEADER, str, OpenApiParameter.HEADER, description="SHA-256 of the archive, hex."),
     OpenApiParameter("name", str, description="With application/zip: the dataset's name."),
     OpenApiParameter("declared", str, description="With application/zip: a Declared object as JSON."),

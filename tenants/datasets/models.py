@@ -16,6 +16,9 @@ class Dataset(TenantOwned):
     class Meta:
         constraints = [models.UniqueConstraint(fields=["tenant", "name"], name="one_dataset_per_name")]
 
+    def __str__(self) -> str:
+        return self.name
+
 
 class VersionState(models.TextChoices):
     """Life of a dataset version."""

@@ -1,0 +1,75 @@
+"""ASGI: refuse bodies that are too large while they arrive. Django would first write all of them to disk."""
+
+import json
+from collections.abc import Awaitable, Callable, MutableMapping
+from typing import Any
+
+from control_plane.problems import MEDIA_TYPE, TYPE_PREFIX
+
+Message = MutableMapping[str, Any]
+Receive = Callable[[], Awaitable[Message]]
+Send = Callable[[Message], Awaitable[None]]
+Application = Callable[[MutableMapping[str, Any], Receive, Send], Awaitable[None]]
+
+UPLOAD_PATH = "/api/v1/datasets"
+_FORM_OVERHEAD_BYTES = 2**20
+_CREDENTIALS = frozenset({b"authorization", b"cookie"})
+
+
+class BodyTooLarge(Exception):
+    """More bytes came than the route allows."""
+
+
+class BodyLimit:
+    """Wraps the HTTP application. Uploads may be large, if the caller shows some credential; nothing else may."""
+
+    def __init__(self, application: Application, *, max_bytes: int, upload_max_bytes: int) -> None:
+        self._application = application
+        self._max_bytes = max_bytes
+        self._upload_max_bytes = upload_max_bytes + _FORM_OVERHEAD_BYTES
+
+    async def __call__(self, scope: MutableMapping[str, Any], receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            return await self._application(scope, receive, send)
+        limit = self._limit(scope)
+        announced = dict(scope["headers"]).get(b"content-length", b"0")
+        if announced.isdigit() and int(announced) > limit:
+            return await _refuse(scope, send, limit)
+        try:
+            await self._application(scope, _counted(receive, limit), send)
+        except BodyTooLarge:  # Django reads the whole body before it answers, so nothing was sent yet
+            await _refuse(scope, send, limit)
+
+    def _limit(self, scope: MutableMapping[str, Any]) -> int:
+        is_upload = scope["method"] == "POST" and scope["path"] == UPLOAD_PATH
+        known = any(name in _CREDENTIALS for name, _ in scope["headers"])
+        return self._upload_max_bytes if is_upload and known else self._max_bytes
+
+
+def _counted(receive: Receive, limit: int) -> Receive:
+    received = 0
+
+    async def counted() -> Message:
+        nonlocal received
+        message = await receive()
+        received += len(message.get("body", b""))
+        if received > limit:
+            raise BodyTooLarge
+        return message
+
+    return counted
+
+
+async def _refuse(scope: MutableMapping[str, Any], send: Send, limit: int) -> None:
+    body = {
+        "type": TYPE_PREFIX + "upload-too-large",
+        "title": "Request Entity Too Large",
+        "status": 413,
+        "detail": f"This route takes at most {limit} bytes.",
+        "instance": scope["path"],
+        "errors": [],
+        "request_id": None,
+    }
+    headers = [(b"content-type", MEDIA_TYPE.encode()), (b"connection", b"close")]
+    await send({"type": "http.response.start", "status": 413, "headers": headers})
+    await send({"type": "http.response.body", "body": json.dumps(body).encode()})
