@@ -28,6 +28,12 @@ class PartitionsFull(StoreError):
     code = "partitions_full"
 
 
+class PartitionTooLarge(StoreError):
+    """One partition alone passes what its tenant may hold: waiting would not help."""
+
+    code = "partition_too_large"
+
+
 class PartitionUnreadable(StoreError):
     """A partition's file is missing, truncated or not safetensors."""
 

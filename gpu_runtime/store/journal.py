@@ -90,6 +90,21 @@ class Journal:
             ).fetchall()
         return [_event(row) for row in rows]
 
+    def metrics(self, job_id: str, attempt: int, step: int) -> dict[str, float]:
+        """Every metric recorded at one step of an attempt."""
+        with self._read_lock:
+            rows = self._reader.execute(
+                "SELECT body FROM events WHERE job_id = ? AND attempt = ? ORDER BY seq DESC", (job_id, attempt)
+            )
+            values: dict[str, float] = {}
+            for (body,) in rows:
+                event = unpack(body)
+                if event["type"] == "metrics" and event["step"] == step:
+                    values |= event["values"]
+                elif event["type"] == "metrics" and event["step"] < step:
+                    break
+        return values
+
     def workload(self, job_id: str, attempt: int) -> WorkloadRow | None:
         """The row of one attempt, or None."""
         rows = self._workloads("WHERE job_id = ? AND attempt = ?", (job_id, attempt))

@@ -11,6 +11,7 @@ CREATE TABLE IF NOT EXISTS meta (key TEXT PRIMARY KEY, value TEXT NOT NULL) WITH
 CREATE TABLE IF NOT EXISTS events (
     seq INTEGER PRIMARY KEY AUTOINCREMENT, job_id TEXT, attempt INTEGER, tenant_id TEXT,
     occurred_at_us INTEGER NOT NULL, body BLOB NOT NULL);
+CREATE INDEX IF NOT EXISTS events_by_job ON events (job_id, attempt, seq);
 -- A metric is written once per (job, attempt, step, name), however often its step is redone.
 CREATE TABLE IF NOT EXISTS metric_points (
     job_id TEXT, attempt INTEGER, step INTEGER, name TEXT, PRIMARY KEY (job_id, attempt, step, name)) WITHOUT ROWID;

@@ -1,0 +1,53 @@
+"""``python -m gpu_runtime``: serve, and the tools that share its code."""
+
+import argparse
+import logging
+import sys
+from collections.abc import Callable, Sequence
+from importlib import import_module
+
+_TOOLS = {
+    "act": ("gpu_runtime.models.act", "run an exported adapter on a dataset's episode and print its actions"),
+    "record": ("gpu_runtime.environments.record", "record demonstrations in an environment as a LeRobot dataset"),
+    "validate": ("gpu_runtime.data.cli", "check a LeRobot dataset and print the report"),
+}
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run one subcommand; only its own code is imported."""
+    arguments = sys.argv[1:] if arguments is None else list(arguments)
+    if arguments and arguments[0] in _TOOLS:
+        tool: Callable[[list[str]], int | None] = import_module(_TOOLS[arguments[0]][0]).main
+        return tool(list(arguments[1:])) or 0
+    parser = argparse.ArgumentParser(prog="python -m gpu_runtime", description=__doc__)
+    commands = parser.add_subparsers(dest="command", required=True)
+    serve = commands.add_parser("serve", help="run the GPU runtime with its HTTP gateway")
+    serve.add_argument("--state", required=True, help="folder of journal, partitions, checkpoints and artifacts")
+    serve.add_argument("--listen", required=True, help="unix:PATH or HOST:PORT")
+    serve.add_argument("--datasets", required=True, help="folder under which every dataset lies")
+    for name, (_, text) in _TOOLS.items():
+        commands.add_parser(name, help=text, add_help=False)
+    options = parser.parse_args(arguments)
+    return _serve(state=options.state, listen=options.listen, datasets=options.datasets)
+
+
+def _serve(**options: str) -> int:
+    """Exit status 2 for a setting that is not allowed, 3 for a state folder in use."""
+    from gpu_runtime.placement.local import serve
+    from gpu_runtime.placement.state_folder import StateFolderInUse
+    from gpu_runtime.services.config import ConfigurationError, RuntimeConfig
+
+    logging.basicConfig(level=logging.INFO, format="%(levelname)s %(name)s: %(message)s")
+    try:
+        serve(RuntimeConfig.read(**options))
+    except ConfigurationError as error:
+        print(f"gpu_runtime serve: {error}", file=sys.stderr)
+        return 2
+    except StateFolderInUse as error:
+        print(f"gpu_runtime serve: {error}", file=sys.stderr)
+        return 3
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

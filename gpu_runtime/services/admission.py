@@ -1,0 +1,66 @@
+"""What a submit is checked for before it is accepted: everything that needs no file of the dataset to be read."""
+
+from collections.abc import Mapping
+from pathlib import Path
+
+from gpu_runtime.models.backbones.base import Backbone
+from gpu_runtime.models.heads.registry import HEADS
+from gpu_runtime.protocol.messages import SubmitJob
+from gpu_runtime.protocol.schema import DatasetSummary
+from gpu_runtime.protocol.specs import SftJobSpec
+from gpu_runtime.services.errors import InvalidSubmit
+
+
+def admit(submit: SubmitJob, datasets: Path, bases: Mapping[str, Backbone]) -> None:
+    """Raise InvalidSubmit naming the field, its value and what is allowed."""
+    _check_base(submit.spec, bases)
+    dataset_folder(submit, datasets)
+    _check_dataset(submit.spec, submit.dataset.summary)
+    if submit.spec.dataset.id != submit.dataset.version_id:
+        raise InvalidSubmit(
+            "dataset_mismatch",
+            f"spec asks for dataset {submit.spec.dataset.id!r}, but {submit.dataset.version_id!r} is bound to it",
+            "dataset.version_id",
+        )
+
+
+def dataset_folder(submit: SubmitJob, datasets: Path) -> Path:
+    """The dataset's folder, which must exist and lie under the dataset root after every link is resolved."""
+    key = submit.dataset.storage_key
+    folder = (datasets / key).resolve()
+    if not key or datasets.resolve() not in folder.parents:
+        message = f"storage_key {key!r} is not a folder under the dataset root"
+        raise InvalidSubmit("dataset_outside_root", message, "dataset.storage_key")
+    if not folder.is_dir():
+        raise InvalidSubmit("dataset_missing", f"no dataset at storage_key {key!r}", "dataset.storage_key")
+    return folder
+
+
+def _check_base(spec: SftJobSpec, bases: Mapping[str, Backbone]) -> None:
+    if spec.base_model not in bases:
+        message = f"base model {spec.base_model!r} is not resident; allowed: {', '.join(sorted(bases))}"
+        raise InvalidSubmit("unknown_base_model", message, "spec.base_model")
+    for tap in HEADS[spec.head.type].taps_of(spec.head):
+        try:
+            bases[spec.base_model].tap_width(tap)
+        except ValueError as error:
+            raise InvalidSubmit("unknown_tap", f"base model {spec.base_model}: {error}", "spec.head.tap") from error
+
+
+def _check_dataset(spec: SftJobSpec, summary: DatasetSummary) -> None:
+    schema, wanted = summary.schema_, spec.dataset
+    cameras = tuple(camera.key for camera in schema.cameras)
+    chosen = cameras if wanted.cameras is None else wanted.cameras
+    missing = [key for key in chosen if key not in cameras]
+    if missing or not chosen or len(set(chosen)) != len(chosen):
+        message = f"cameras {list(chosen)}: the dataset has {list(cameras)}, each may be named once"
+        raise InvalidSubmit("camera_mismatch", message, "spec.dataset.cameras")
+    if wanted.action_dim not in (None, schema.action.dim):
+        message = f"action_dim {wanted.action_dim}: the dataset's actions have {schema.action.dim} dimensions"
+        raise InvalidSubmit("action_dim_mismatch", message, "spec.dataset.action_dim")
+    if wanted.use_state and schema.state is None:
+        message = "use_state is true, but the dataset has no state: set it to false"
+        raise InvalidSubmit("state_mismatch", message, "spec.dataset.use_state")
+    if spec.head.horizon > summary.episode_length_max:
+        message = f"horizon {spec.head.horizon}: the longest episode has {summary.episode_length_max} frames"
+        raise InvalidSubmit("horizon_mismatch", message, "spec.head.horizon")

@@ -1,0 +1,58 @@
+"""The durable policy versions of each attempt: newest few, found again after a restart."""
+
+import hashlib
+import re
+import shutil
+from pathlib import Path
+
+from gpu_runtime.models.checkpoint import load_slot, save_slot
+from gpu_runtime.models.slots import Slot
+from gpu_runtime.protocol.messages import PolicyVersionPublished
+from gpu_runtime.training.mounted import MountedJob
+
+_NAME = re.compile(r"step-(\d{10})")
+
+
+class Checkpoints:
+    """``root``/<job>/<attempt>/step-<ten digits>; all methods block on the disk."""
+
+    def __init__(self, root: Path, keep: int) -> None:
+        self._root = root
+        self._keep = keep
+
+    def save(self, job: MountedJob) -> PolicyVersionPublished:
+        """Write the slot as it stands and drop all but the newest. No step of the slot may run meanwhile."""
+        step = job.slot.step
+        folder = self._folder(job.job_id, job.attempt) / f"step-{step:010d}"
+        save_slot(job.slot, folder)
+        for old in self._all(job.job_id, job.attempt)[: -self._keep]:
+            shutil.rmtree(old, ignore_errors=True)
+        return PolicyVersionPublished(
+            version=job.slot.policy_version, step=step, checkpoint=folder.name, sha256=_hash(folder)
+        )
+
+    def load(self, job_id: str, attempt: int, **options: object) -> Slot | None:
+        """The newest slot of an attempt, or None. ``options`` as for ``load_slot``. Raises CheckpointError."""
+        found = self._all(job_id, attempt)
+        return load_slot(found[-1], **options) if found else None  # type: ignore[arg-type]
+
+    def forget(self, job_id: str, attempt: int) -> None:
+        """Remove an attempt's checkpoints, e.g. those another journal's attempt of the same name left behind."""
+        shutil.rmtree(self._folder(job_id, attempt), ignore_errors=True)
+
+    def _folder(self, job_id: str, attempt: int) -> Path:
+        return self._root / job_id / str(attempt)
+
+    def _all(self, job_id: str, attempt: int) -> list[Path]:
+        folder = self._folder(job_id, attempt)
+        return sorted(path for path in folder.glob("step-*") if _NAME.fullmatch(path.name))
+
+
+def _hash(folder: Path) -> str:
+    """SHA-256 over names and bytes of the files in ``folder``, in name order."""
+    digest = hashlib.sha256()
+    for path in sorted(folder.iterdir()):
+        digest.update(path.name.encode() + b"\0")
+        with path.open("rb") as file:
+            digest.update(hashlib.file_digest(file, "sha256").digest())
+    return digest.hexdigest()

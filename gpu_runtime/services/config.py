@@ -1,0 +1,124 @@
+"""Everything an operator can set, checked before anything starts."""
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass, fields
+from pathlib import Path
+
+from gpu_runtime.protocol.catalog import DEFAULT_BASE_MODELS, BaseModelEntry, parse_base_models
+
+_PREFIX = "JOYNEXUS_RUNTIME_"
+_GIB = 2**30
+
+
+class ConfigurationError(ValueError):
+    """A setting is missing or has a value that is not allowed; the message names it and what is allowed."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RuntimeConfig:
+    """One runtime process. Numbers may be set by environment: ``JOYNEXUS_RUNTIME_<NAME IN CAPITALS>``."""
+
+    state: Path  # journal, partitions, checkpoints, artifacts
+    listen: str  # "unix:PATH" or "HOST:PORT"
+    datasets: Path  # every dataset lies under this folder
+    token: str  # bearer token of the gateway
+    bases: Mapping[str, BaseModelEntry]
+    device: str = "auto"  # auto: the first CUDA device, else the CPU
+    dtype: str = "float32"
+    threads: int = 1  # torch intra-op threads; more spin against neighbours on a shared machine
+    group_tokens: int = 8192  # prompt tokens of one group
+    max_tokens_per_forward: int = 1024  # a group runs in chunks of this size: what fits the caches; raise it on a GPU
+    in_flight_per_job: int = 4  # partitions a job may be ahead
+    max_jobs: int = 64  # mounted at once; further ones wait
+    lease_ttl_ms: int = 60_000
+    window_ms: int = 500  # D: how far ahead of the least served tenant a rider may be
+    wait_ms: int = 5  # T: how long an idle device waits for company
+    partition_bytes: int = 4 * _GIB  # all tenants together
+    partition_bytes_per_tenant: int = _GIB
+    cache_bytes: int = _GIB // 2  # decoded frames, per job
+    journal_max_bytes: int = 0  # 0: no limit but the disk
+    min_free_bytes: int = _GIB // 4
+    keep_checkpoints: int = 2
+    status_window_s: int = 60
+    verify_datasets: int = 1  # 1: hash a dataset's files before its first use
+
+    def __post_init__(self) -> None:
+        if len(self.token) < 16:
+            raise ConfigurationError(f"JOYNEXUS_RUNTIME_TOKEN: {len(self.token)} characters; at least 16 are needed")
+        if not self.datasets.is_dir():
+            raise ConfigurationError(f"--datasets {self.datasets}: not a folder")
+        if self.dtype not in ("float32", "bfloat16", "float16"):
+            raise ConfigurationError(f"dtype {self.dtype!r}: allowed are float32, bfloat16 and float16")
+        if not self.bases:
+            raise ConfigurationError("JOYNEXUS_BASE_MODELS names no base model")
+        for name, least in _LEAST.items():
+            if getattr(self, name) < least:
+                raise ConfigurationError(
+                    f"{_PREFIX}{name.upper()} is {getattr(self, name)}; allowed: at least {least}"
+                )
+        _check_listen(self.listen)
+
+    @classmethod
+    def read(
+        cls, *, state: str, listen: str, datasets: str, environment: Mapping[str, str] | None = None
+    ) -> "RuntimeConfig":
+        """Command line plus environment. Raises ConfigurationError."""
+        environment = os.environ if environment is None else environment
+        try:
+            bases = parse_base_models(environment.get("JOYNEXUS_BASE_MODELS", DEFAULT_BASE_MODELS))
+        except ValueError as error:
+            raise ConfigurationError(f"JOYNEXUS_BASE_MODELS: {error}") from error
+        return cls(
+            state=Path(state).resolve(),
+            listen=listen,
+            datasets=Path(datasets).resolve(),
+            token=environment.get(f"{_PREFIX}TOKEN", ""),
+            bases=bases,
+            **_settings(environment),
+        )
+
+
+_LEAST = {
+    "threads": 1,
+    "group_tokens": 1,
+    "max_tokens_per_forward": 1,
+    "in_flight_per_job": 1,
+    "max_jobs": 1,
+    "lease_ttl_ms": 1000,
+    "window_ms": 0,
+    "wait_ms": 0,
+    "partition_bytes": 1,
+    "partition_bytes_per_tenant": 1,
+    "cache_bytes": 0,
+    "journal_max_bytes": 0,
+    "min_free_bytes": 0,
+    "keep_checkpoints": 1,
+    "status_window_s": 1,
+}
+
+
+def _settings(environment: Mapping[str, str]) -> dict[str, int | str]:
+    """Optional settings of ``environment``; integers are read as such."""
+    known = {f"{_PREFIX}{field.name.upper()}": field for field in fields(RuntimeConfig) if field.type in (int, str)}
+    required = {"listen", "token"}
+    values: dict[str, int | str] = {}
+    for variable, field in known.items():
+        if field.name in required or variable not in environment:
+            continue
+        text = environment[variable]
+        try:
+            values[field.name] = int(text) if field.type is int else text
+        except ValueError as error:
+            raise ConfigurationError(f"{variable} is {text!r}; a whole number is needed") from error
+    return values
+
+
+def _check_listen(listen: str) -> None:
+    """``unix:PATH`` within the 107 bytes a socket address has, or HOST:PORT."""
+    kind, _, rest = listen.partition(":")
+    if kind == "unix":
+        if not rest or len(rest.encode()) > 107:
+            raise ConfigurationError(f"--listen {listen}: a socket path has 1 to 107 bytes")
+    elif not rest.rpartition(":")[2].isdigit():
+        raise ConfigurationError(f"--listen {listen!r}: expected unix:PATH or HOST:PORT")

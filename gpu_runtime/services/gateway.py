@@ -1,0 +1,156 @@
+"""The runtime's HTTP face: bearer token, msgpack bodies, size limits. The only way in."""
+
+import hmac
+import logging
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+from pydantic import BaseModel, ValidationError
+from starlette.applications import Starlette
+from starlette.exceptions import HTTPException
+from starlette.middleware import Middleware
+from starlette.requests import Request
+from starlette.responses import FileResponse, PlainTextResponse, Response
+from starlette.routing import Route
+
+from gpu_runtime.protocol.messages import ErrorBody, RuntimeStatus, SubmitJob
+from gpu_runtime.protocol.wire import MEDIA_TYPE, WireError, decode, encode
+from gpu_runtime.services.artifacts import Artifacts
+from gpu_runtime.services.body_limit import BodyLimit, BodyTooLarge
+from gpu_runtime.services.errors import InvalidSubmit, Refused, Unknown
+from gpu_runtime.services.feed import LIMIT_MAX, WAIT_MAX_S, EventFeed
+from gpu_runtime.services.master import Master
+
+BODY_MAX_BYTES = 64 * 2**20
+_RETRY_AFTER_S = "2"
+_log = logging.getLogger(__name__)
+
+
+class Gateway:
+    """Translates requests to the master's verbs; holds no state of its own."""
+
+    def __init__(
+        self, *, token: str, master: Master, feed: EventFeed, artifacts: Artifacts, status: Callable[[], RuntimeStatus]
+    ) -> None:
+        self._token = token.encode()
+        self._master, self._feed, self._artifacts, self._status = master, feed, artifacts, status
+
+    def app(self) -> Starlette:
+        """The ASGI application."""
+        attempt = "/v1/jobs/{job_id}/{attempt:int}"
+        return Starlette(
+            routes=[
+                Route("/healthz", _healthz),
+                self._route("/v1/jobs", self._submit, "POST"),
+                self._route(attempt, self._job, "GET"),
+                self._route(f"{attempt}/cancel", self._cancel, "POST"),
+                self._route("/v1/events", self._events, "GET"),
+                self._route("/v1/artifacts/{artifact_id}", self._artifact, "GET"),
+                self._route("/v1/status", self._runtime, "GET"),
+            ],
+            middleware=[Middleware(BodyLimit, max_bytes=BODY_MAX_BYTES)],
+            exception_handlers={HTTPException: _http_error, Exception: _internal_error},
+        )
+
+    def _route(self, path: str, handler: Callable[[Request], Awaitable[Response]], method: str) -> Route:
+        async def endpoint(request: Request) -> Response:
+            if not self._authorised(request):
+                return _error(401, ErrorBody(code="unauthorised", message="a valid bearer token is needed"))
+            try:
+                return await handler(request)
+            except Refused as refused:
+                return _error(refused.status, refused.body)
+            except BodyTooLarge as error:
+                return _error(413, ErrorBody(code="body_too_large", message=str(error)))
+
+        return Route(path, endpoint, methods=[method])
+
+    def _authorised(self, request: Request) -> bool:
+        scheme, _, token = request.headers.get("authorization", "").partition(" ")
+        return scheme.lower() == "bearer" and hmac.compare_digest(
+            token.encode("utf-8", "surrogateescape"), self._token
+        )
+
+    async def _submit(self, request: Request) -> Response:
+        try:
+            submit = decode(SubmitJob, await request.body())
+        except WireError as error:
+            raise InvalidSubmit("malformed", str(error)) from error
+        except ValidationError as error:
+            raise _invalid(error) from error
+        return _message(await self._master.submit(submit), 202)
+
+    async def _job(self, request: Request) -> Response:
+        return _message(await self._master.status(**_attempt(request)))
+
+    async def _cancel(self, request: Request) -> Response:
+        return _message(await self._master.cancel(**_attempt(request)), 202)
+
+    async def _events(self, request: Request) -> Response:
+        batch = await self._feed.read(
+            after=int(_number(request, "after", 0, 0, 2**63 - 1)),
+            limit=int(_number(request, "limit", 500, 1, LIMIT_MAX)),
+            wait_s=_number(request, "wait", 0, 0, WAIT_MAX_S),
+        )
+        return _message(batch)
+
+    async def _artifact(self, request: Request) -> Response:
+        artifact_id = request.path_params["artifact_id"]
+        path = self._artifacts.archive(artifact_id)
+        if path is None:
+            raise Unknown("unknown_artifact", f"no artifact {artifact_id!r}")
+        return FileResponse(path, media_type="application/zip", filename=path.name)
+
+    async def _runtime(self, _: Request) -> Response:
+        return _message(self._status())
+
+
+async def _healthz(_: Request) -> Response:
+    return PlainTextResponse("OK\n")
+
+
+def _attempt(request: Request) -> dict[str, Any]:
+    return {"job_id": request.path_params["job_id"], "attempt": request.path_params["attempt"]}
+
+
+def _number(request: Request, name: str, default: float, least: float, most: float) -> float:
+    """A query parameter. Raises InvalidSubmit naming it, its value and what is allowed."""
+    text = request.query_params.get(name)
+    if text is None:
+        return default
+    try:
+        value = float(text) if name == "wait" else int(text)
+    except ValueError:
+        value = float("nan")
+    if not least <= value <= most:
+        raise InvalidSubmit("invalid_parameter", f"{name} is {text!r}; allowed: {least} to {most}", name)
+    return value
+
+
+def _invalid(error: ValidationError) -> InvalidSubmit:
+    """The first problem as code and field, all of them in the message."""
+    problems = error.errors(include_url=False, include_context=False, include_input=False)
+    places = [".".join(str(part) for part in problem["loc"]) for problem in problems]
+    message = "; ".join(f"{place}: {problem['msg']}" for place, problem in zip(places, problems, strict=True))
+    return InvalidSubmit("invalid", message, places[0] or None)
+
+
+def _message(message: BaseModel, status: int = 200) -> Response:
+    return Response(encode(message), status, media_type=MEDIA_TYPE)
+
+
+def _error(status: int, body: ErrorBody) -> Response:
+    headers = {"retry-after": _RETRY_AFTER_S} if status == 503 else {}
+    if status == 401:
+        headers = {"www-authenticate": "Bearer"}
+    return Response(encode(body), status, headers, MEDIA_TYPE)
+
+
+async def _http_error(_: Request, error: Exception) -> Response:
+    assert isinstance(error, HTTPException)
+    return _error(error.status_code, ErrorBody(code=f"http_{error.status_code}", message=error.detail))
+
+
+async def _internal_error(request: Request, error: Exception) -> Response:
+    _log.error("%s %s", request.method, request.url.path, exc_info=error)
+    return _error(500, ErrorBody(code="internal_error", message="the runtime failed; its log says why"))

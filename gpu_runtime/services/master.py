@@ -1,0 +1,236 @@
+"""The master: accepts attempts once, runs each one's workflow to its end, and takes them up again after a restart."""
+
+import asyncio
+import functools
+import logging
+from collections.abc import Mapping
+from concurrent.futures import Executor
+from pathlib import Path
+
+from gpu_runtime.models.backbones.base import Backbone
+from gpu_runtime.models.export import Provenance
+from gpu_runtime.protocol.base import fingerprint
+from gpu_runtime.protocol.messages import (
+    TERMINAL_WORKLOAD_STATES,
+    ArtifactPublished,
+    LogWritten,
+    StateChanged,
+    SubmitJob,
+    WorkloadState,
+    WorkloadStatus,
+)
+from gpu_runtime.protocol.wire import decode, encode
+from gpu_runtime.services.admission import admit
+from gpu_runtime.services.artifacts import Artifacts
+from gpu_runtime.services.errors import Conflict, Unavailable, Unknown
+from gpu_runtime.services.mounting import Mounter
+from gpu_runtime.services.runs import Run, failure_of, row_status, workload_key
+from gpu_runtime.services.training import TrainingService
+from gpu_runtime.store.durability import Durability
+from gpu_runtime.store.errors import StoreError
+from gpu_runtime.store.journal import Journal
+from gpu_runtime.store.records import WorkloadRow, Write
+from gpu_runtime.store.signal import Signal
+from gpu_runtime.training.mounted import Failure
+from gpu_runtime.training.queue import SharedQueue, run_in
+from gpu_runtime.workflows.sft import SftWorkflow
+
+_log = logging.getLogger(__name__)
+_CANCELLED = Failure(reason="cancelled", message="cancelled on request")
+
+
+class Master:
+    """Event loop only. A state is announced after it is durable."""
+
+    def __init__(
+        self,
+        *,
+        datasets: Path,
+        bases: Mapping[str, Backbone],
+        journal: Journal,
+        durability: Durability,
+        queue: SharedQueue,
+        training: TrainingService,
+        mounter: Mounter,
+        artifacts: Artifacts,
+        mounts: Executor,
+        files: Executor,
+        max_jobs: int,
+    ) -> None:
+        self._datasets, self._bases = datasets, bases
+        self._journal, self._durability = journal, durability
+        self._queue, self._training = queue, training
+        self._mounter, self._artifacts = mounter, artifacts
+        self._mounts, self._files = mounts, files
+        self._max_jobs = max_jobs
+        self._runs: dict[str, Run] = {}
+        self._working: set[str] = set()
+        self._accepting = asyncio.Lock()
+        self._changed = Signal()
+
+    @property
+    def active_jobs(self) -> int:
+        """Attempts that have not ended."""
+        return len(self._runs)
+
+    async def submit(self, submit: SubmitJob) -> WorkloadStatus:
+        """Accept an attempt durably and start it; the same message again only answers.
+
+        Raises Conflict (same key, other body), InvalidSubmit or Unavailable.
+        """
+        digest = fingerprint(submit.model_dump(mode="json"))
+        async with self._accepting:
+            row = await self._row(submit.job_id, submit.attempt)
+            if row is not None:
+                if row.digest != digest:
+                    key = workload_key(submit.job_id, submit.attempt)
+                    raise Conflict("conflict", f"{key} was accepted with another body", "job_id")
+                return await self.status(submit.job_id, submit.attempt)
+            admit(submit, self._datasets, self._bases)
+            run = await self._accept(submit, digest)
+        self._start(run)
+        return run.status
+
+    async def status(self, job_id: str, attempt: int) -> WorkloadStatus:
+        """Raises Unknown."""
+        run = self._runs.get(workload_key(job_id, attempt))
+        if run is not None:
+            return run.status
+        row = await self._row(job_id, attempt)
+        if row is None:
+            raise Unknown("unknown_workload", f"no attempt {attempt} of job {job_id!r}", "job_id")
+        return row_status(row)
+
+    async def cancel(self, job_id: str, attempt: int) -> WorkloadStatus:
+        """Stop after the microbatch in progress. An attempt that has ended keeps its outcome. Raises Unknown."""
+        run = self._runs.get(workload_key(job_id, attempt))
+        if run is None or run.cancelled or run.ending:
+            return await self.status(job_id, attempt)
+        run.cancelled = True
+        if run.workflow is not None:
+            self._queue.stop_job(run.workflow.job, reason="cancelled")
+        self._changed.notify()
+        if run.enters(WorkloadState.CANCELLING):
+            await self._write_now(run.transition(WorkloadState.CANCELLING))
+            if run.enters(WorkloadState.CANCELLING):
+                run.state = WorkloadState.CANCELLING
+        return await self.status(job_id, attempt)
+
+    async def recover(self) -> None:
+        """Take up every attempt that had not ended when the last process did."""
+        for row in await run_in(None, self._journal.unfinished_workloads):
+            run = Run(submit=decode(SubmitJob, row.submit), state=row.state, step=row.step)
+            run.cancelled = row.state is WorkloadState.CANCELLING
+            if row.state is not WorkloadState.ACCEPTED:
+                text = f"the runtime was restarted; work since the last checkpoint is redone (was at step {row.step})"
+                await self._durability.write(Write(entries=(run.entry(LogWritten(level="warning", message=text)),)))
+            self._start(run)
+
+    async def stop(self) -> None:
+        """End every workflow where it is; the attempts stay unfinished and are taken up at the next start."""
+        tasks = [run.task for run in self._runs.values() if run.task is not None]
+        for run in self._runs.values():
+            if run.workflow is not None:
+                run.workflow.job.stopped = True
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+    async def _accept(self, submit: SubmitJob, digest: str) -> Run:
+        if (problem := self._durability.problem) is not None:
+            raise Unavailable(problem.code, str(problem))
+        run = Run(submit=submit, state=WorkloadState.ACCEPTED)
+        row = WorkloadRow(
+            job_id=submit.job_id,
+            attempt=submit.attempt,
+            tenant_id=submit.tenant_id,
+            submit=encode(submit),
+            digest=digest,
+            state=run.state,
+            total_steps=submit.spec.training.steps,
+        )
+        forget = functools.partial(self._mounter.checkpoints.forget, submit.job_id, submit.attempt)
+        await run_in(self._files, forget)  # of another journal's attempt with the same name
+        changed = StateChanged(state=run.state, total_steps=row.total_steps)
+        await self._write_now(Write(entries=(run.entry(changed),), accepted=row))
+        return run
+
+    def _start(self, run: Run) -> None:
+        self._runs[run.key] = run
+        run.task = asyncio.create_task(self._drive(run), name=f"workload {run.key}")
+
+    async def _drive(self, run: Run) -> None:
+        """From accepted to a terminal state; whatever goes wrong is this attempt's own failure."""
+        try:
+            while len(self._working) >= self._max_jobs and not run.cancelled:
+                await self._changed.wait()
+            self._working.add(run.key)
+            if run.cancelled:
+                await self._finish(run, WorkloadState.CANCELLED, _CANCELLED)
+            else:
+                await self._run(run)
+        except Exception as error:
+            _log.exception("workload %s", run.key)
+            await self._finish(run, WorkloadState.FAILED, failure_of(error))
+        finally:
+            self._working.discard(run.key)
+            self._changed.notify()
+
+    async def _run(self, run: Run) -> None:
+        await self._advance(run, WorkloadState.STARTING)
+        workflow = await run_in(self._mounts, self._mounter.mount, run.submit)
+        run.workflow, job = workflow, workflow.job
+        self._training.mount(job, run.submit.tenant_weight)
+        try:
+            if run.cancelled:
+                job.stopped = True
+            await self._advance(run, WorkloadState.RUNNING)
+            await workflow.run()
+        finally:
+            self._queue.stop_job(job, reason="workload_ended")
+            await self._training.unmount(job)
+        if run.cancelled:
+            await self._finish(run, WorkloadState.CANCELLED, _CANCELLED)
+        else:
+            await self._training.save(job)
+            artifact = await self._publish(run, workflow)
+            await self._finish(run, WorkloadState.SUCCEEDED, None, artifact)
+
+    async def _publish(self, run: Run, workflow: SftWorkflow) -> ArtifactPublished:
+        """Export the final policy, with its own actions on recorded frames as proof."""
+        submit, job = run.submit, workflow.job
+        probe = await self._training.platform_work(functools.partial(self._artifacts.probe, workflow))
+        metrics = await run_in(None, self._journal.metrics, job.job_id, job.attempt, job.slot.step)
+        provenance = Provenance(
+            job_id=submit.job_id,
+            tenant_id=submit.tenant_id,
+            dataset_fingerprint=submit.dataset.summary.fingerprint,
+            final_metrics={name: value for name, value in metrics.items() if name.startswith("train/")},
+            evaluation={name: value for name, value in metrics.items() if name.startswith("eval/")},
+        )
+        export = functools.partial(self._artifacts.publish, workflow, provenance, probe)
+        return await self._durability.persist(export, self._files)
+
+    async def _advance(self, run: Run, state: WorkloadState) -> None:
+        if run.enters(state):
+            await self._durability.write(run.transition(state))
+            if run.enters(state):  # a cancel may have come in between
+                run.state = state
+
+    async def _finish(
+        self, run: Run, state: WorkloadState, failure: Failure | None, artifact: ArtifactPublished | None = None
+    ) -> None:
+        assert state in TERMINAL_WORKLOAD_STATES
+        run.ending = True
+        before = () if artifact is None else (artifact,)
+        await self._durability.write(run.transition(state, failure, *before))
+        self._runs.pop(run.key, None)
+
+    async def _row(self, job_id: str, attempt: int) -> WorkloadRow | None:
+        return await run_in(None, self._journal.workload, job_id, attempt)
+
+    async def _write_now(self, write: Write) -> None:
+        try:
+            await self._durability.write_now(write)
+        except StoreError as error:
+            raise Unavailable(error.code, str(error)) from error

@@ -1,0 +1,95 @@
+"""An accepted attempt while it is alive in this process, and how its state is written down."""
+
+import asyncio
+from dataclasses import dataclass
+
+from gpu_runtime.protocol.messages import EventBody, StateChanged, SubmitJob, WorkloadState, WorkloadStatus
+from gpu_runtime.store.records import Entry, WorkloadChange, WorkloadRow, Write
+from gpu_runtime.training.clock import unix_us
+from gpu_runtime.training.mounted import Failure
+from gpu_runtime.training.step import explain
+from gpu_runtime.workflows.sft import SftWorkflow, WorkloadFailed
+
+_ORDER = [WorkloadState.ACCEPTED, WorkloadState.STARTING, WorkloadState.RUNNING, WorkloadState.CANCELLING]
+
+
+@dataclass(slots=True, kw_only=True, eq=False)
+class Run:
+    """One attempt. ``workflow`` is None until its slot is mounted."""
+
+    submit: SubmitJob
+    state: WorkloadState
+    step: int = 0
+    workflow: SftWorkflow | None = None
+    cancelled: bool = False
+    ending: bool = False  # its terminal state is being written down: nothing changes the outcome any more
+    task: asyncio.Task[None] | None = None
+
+    @property
+    def key(self) -> str:
+        return workload_key(self.submit.job_id, self.submit.attempt)
+
+    @property
+    def status(self) -> WorkloadStatus:
+        """As of now; the step is the slot's."""
+        return WorkloadStatus(
+            job_id=self.submit.job_id,
+            attempt=self.submit.attempt,
+            state=self.state,
+            step=max(self.step, self.workflow.job.slot.step if self.workflow else 0),
+            total_steps=self.submit.spec.training.steps,
+        )
+
+    def enters(self, state: WorkloadState) -> bool:
+        """False when the state was reached before, e.g. by the process before a restart."""
+        return _ORDER.index(state) > _ORDER.index(self.state)
+
+    def entry(self, body: EventBody) -> Entry:
+        """An event of this attempt, now."""
+        submit = self.submit
+        return Entry(
+            body=body,
+            occurred_at_us=unix_us(),
+            job_id=submit.job_id,
+            attempt=submit.attempt,
+            tenant_id=submit.tenant_id,
+        )
+
+    def transition(self, state: WorkloadState, failure: Failure | None = None, *before: EventBody) -> Write:
+        """One transaction: the events ``before``, the state change and the row."""
+        reason = failure.reason if failure else None
+        message = failure.message if failure else None
+        status = self.status
+        changed = StateChanged(
+            state=state, reason=reason, message=message, step=status.step, total_steps=status.total_steps
+        )
+        change = WorkloadChange(
+            job_id=status.job_id, attempt=status.attempt, state=state, reason=reason, message=message, step=status.step
+        )
+        return Write(entries=tuple(self.entry(body) for body in (*before, changed)), changes=(change,))
+
+
+def workload_key(job_id: str, attempt: int) -> str:
+    """The same name as in the training queue."""
+    return f"{job_id}/{attempt}"
+
+
+def row_status(row: WorkloadRow) -> WorkloadStatus:
+    """Status of an attempt that is only in the journal."""
+    return WorkloadStatus(
+        job_id=row.job_id,
+        attempt=row.attempt,
+        state=row.state,
+        reason=row.reason,
+        message=row.message,
+        step=row.step,
+        total_steps=row.total_steps,
+    )
+
+
+def failure_of(error: Exception) -> Failure:
+    """What ended a run."""
+    if isinstance(error, WorkloadFailed):
+        return error.failure
+    failure = explain(error)
+    return Failure(reason="internal_error", message=failure.message) if failure.reason == "step_failed" else failure

@@ -1,0 +1,163 @@
+"""The training queue of this process: the pure state machine under the real clock, together with its payloads."""
+
+import asyncio
+import functools
+from collections.abc import Callable, Collection
+from concurrent.futures import Executor
+from typing import Any, TypeVar
+
+from gpu_runtime.data.samples import SampleBatch
+from gpu_runtime.protocol.ids import JobId, PartitionId, TenantId
+from gpu_runtime.scheduler.errors import InFlightBound, QueueFull, StaleEpoch
+from gpu_runtime.scheduler.training_queue import Group, LeasedJob, TrainingQueue
+from gpu_runtime.store.durability import Durability
+from gpu_runtime.store.errors import PartitionsFull, PartitionTooLarge
+from gpu_runtime.store.partitions import PartitionStore
+from gpu_runtime.store.signal import Signal
+from gpu_runtime.training.clock import monotonic_us
+from gpu_runtime.training.mounted import MountedJob
+from gpu_runtime.training.work import Work, pack_batch
+
+T = TypeVar("T")
+
+
+class SharedQueue:
+    """Producers reserve, put and mark ready; the training service leases and settles. Event loop only."""
+
+    def __init__(
+        self,
+        queue: TrainingQueue,
+        partitions: PartitionStore,
+        durability: Durability,
+        files: Executor,
+        max_partition_bytes: int,
+    ) -> None:
+        self.queue = queue
+        self._partitions = partitions
+        self._durability = durability
+        self._files = files
+        self._max_partition_bytes = max_partition_bytes
+        self.changed = Signal()  # something became ready, was settled or was freed
+
+    async def reserve(self, job: MountedJob, work: Work, partition_id: str, **size: int) -> bool:
+        """Book a place for one partition; waits while the job or the queue is at its limit.
+
+        ``size``: priority, samples, tokens. False when the job was stopped meanwhile.
+        """
+        while not job.stopped:
+            try:
+                self.queue.reserve(
+                    now_us=monotonic_us(),
+                    partition_id=PartitionId(partition_id),
+                    tenant_id=TenantId(job.tenant_id),
+                    job_id=JobId(job.key),
+                    purpose=work.purpose,
+                    group_key=job.backbone.group_key,
+                    step=work.step,
+                    **size,
+                )
+            except (InFlightBound, QueueFull):
+                await self.changed.wait()
+            else:
+                job.outstanding[partition_id] = work
+                return True
+        return False
+
+    async def put(self, job: MountedJob, partition_id: str, batch: SampleBatch) -> None:
+        """Write the payload and offer the partition; waits while there is no room for it.
+
+        Raises PartitionTooLarge when there never will be.
+        """
+        arrays, metadata = pack_batch(batch)
+        self._refuse_too_large(sum(array.nbytes for array in arrays.values()))
+        write = functools.partial(self._partitions.put, partition_id, arrays, metadata)
+        while not job.stopped:
+            try:
+                size = await self._durability.persist(write, self._files)
+                break
+            except PartitionsFull:
+                await self.changed.wait(timeout_s=1.0)
+        while partition_id in job.outstanding:
+            try:
+                self.queue.queue_put(PartitionId(partition_id), bytes=size)
+                self._offer(job, partition_id)
+                return
+            except QueueFull:
+                await self.changed.wait()
+        self._partitions.clear(partition_id)  # the job was stopped while its payload was being written
+
+    def _refuse_too_large(self, size: int) -> None:
+        if size > self._max_partition_bytes:
+            allowed = f"at most {self._max_partition_bytes}; use a smaller batch, image size or number of cameras"
+            raise PartitionTooLarge(f"one batch holds {size} bytes; allowed: {allowed}")
+
+    def _offer(self, job: MountedJob, partition_id: str) -> None:
+        now_us = monotonic_us()
+        self.queue.mark_ready(PartitionId(partition_id), now_us=now_us)
+        job.ready_at_us[partition_id] = now_us
+        self.changed.notify()
+
+    def next_group(self) -> Group | None:
+        """Lease the group that is due, if any; leases of a service that vanished run out first."""
+        now_us = monotonic_us()
+        self.queue.expire_leases(now_us)
+        return self.queue.next_group(now_us=now_us)
+
+    def wait_s(self) -> float | None:
+        """Seconds until a waiting group is due; None when nothing is ready."""
+        now_us = monotonic_us()
+        wakeup_us = self.queue.next_wakeup_us(now_us)
+        return None if wakeup_us is None else max(0, wakeup_us - now_us) / 1e6
+
+    def renew(self, lease: LeasedJob) -> None:
+        """Keep a lease alive during a long step; a job cancelled meanwhile has none, which is fine."""
+        try:
+            self.queue.renew(lease.job.partition_id, lease.epoch, now_us=monotonic_us())
+        except StaleEpoch:
+            return
+
+    def settle(self, job: MountedJob, lease: LeasedJob, *, charge_us: int, reason: str | None = None) -> None:
+        """Complete (or with a ``reason`` fail) a leased partition and return its bytes.
+
+        A lease that ended meanwhile (cancelled) is settled already.
+        """
+        partition_id, epoch = lease.job.partition_id, lease.epoch
+        ended: Collection[PartitionId] = (partition_id,)
+        try:
+            if reason is None:
+                self.queue.complete(partition_id, epoch, charge_us=charge_us)
+            else:
+                ended = self.queue.fail(partition_id, epoch, reason=reason, charge_us=charge_us)
+        except StaleEpoch:
+            self.queue.charge(lease.job.tenant_id, charge_us=charge_us)
+            return
+        self.changed.notify()
+        for partition_id in ended:
+            job.outstanding.pop(partition_id, None)
+            job.ready_at_us.pop(partition_id, None)
+            self._clear(partition_id)
+
+    def stop_job(self, job: MountedJob, *, reason: str) -> None:
+        """Stop producing and consuming for this job: its partitions end and return their bytes."""
+        job.stopped = True
+        for partition_id in self.queue.cancel_job(JobId(job.key), reason=reason):
+            self._clear(partition_id)
+        job.outstanding.clear()
+        self.changed.notify()
+
+    def depth(self) -> int:
+        """Partitions that are ready and not leased."""
+        return self.queue.depth()
+
+    def dump(self) -> dict[str, Any]:
+        """The queue as JSON types, for the journal."""
+        return self.queue.dump()
+
+    def _clear(self, partition_id: PartitionId) -> None:
+        self._partitions.clear(partition_id)
+        self.queue.cleared(partition_id)
+
+
+async def run_in(executor: Executor | None, action: Callable[..., T], *arguments: Any) -> T:
+    """Run blocking work in ``executor`` (None: the event loop's own)."""
+    return await asyncio.get_running_loop().run_in_executor(executor, action, *arguments)

@@ -1,0 +1,162 @@
+"""One device step: ONE packed frozen forward for the whole group, then each tenant's own slice, all of it measured."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any, TypeVar
+
+import torch
+from torch import Tensor
+
+from gpu_runtime.batching.canonicalize import to_features
+from gpu_runtime.batching.feature import VLAFeature
+from gpu_runtime.data.samples import SampleBatch
+from gpu_runtime.scheduler.accounting import MeasuredStep
+from gpu_runtime.scheduler.training_queue import Purpose
+from gpu_runtime.store.partitions import PartitionStore
+from gpu_runtime.training.clock import DeviceClock, unix_us
+from gpu_runtime.training.mounted import Failure, MountedJob
+from gpu_runtime.training.work import Work, unpack_batch
+
+T = TypeVar("T")
+Features = list[dict[str, Tensor]]  # per sample: tap -> [L, D]
+
+
+@dataclass(slots=True, kw_only=True, eq=False)
+class Member:
+    """One tenant's part of a step: what goes in, and what came of it."""
+
+    partition_id: str
+    job: MountedJob
+    work: Work
+    batch: SampleBatch | None = None
+    inputs: list[VLAFeature] = field(default_factory=list)
+    tokens: int = 0
+    shared_tokens: int = 0  # its weight in the shared forward; 0 when it had no part in it
+    private_ns: int = 0
+    metrics: dict[str, float] = field(default_factory=dict)  # of a training step
+    error: Any = None  # ActionError of an evaluation
+    failure: Failure | None = None
+    skipped: bool = False  # its job was stopped before its slice
+
+    @property
+    def samples(self) -> int:
+        return len(self.inputs)
+
+    @property
+    def applied(self) -> bool:
+        """True when the slice did what its partition is for."""
+        return self.failure is None and not self.skipped
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StepOutcome:
+    """``measured`` in microseconds: everything the compute thread did, the shared forward, each private slice."""
+
+    started_at_us: int
+    measured: MeasuredStep
+    members: tuple[Member, ...]
+
+
+class DeviceStep:
+    """Runs groups, one at a time, in the compute thread. An error in one tenant's slice stays in that slice."""
+
+    def __init__(self, partitions: PartitionStore, clock: DeviceClock) -> None:
+        self._partitions = partitions
+        self._clock = clock
+
+    def run(self, members: Sequence[Member]) -> StepOutcome:
+        """Open payloads, encode together, train, fit or evaluate apart. Raises nothing for a member's fault."""
+        started_at_us, begin_ns = unix_us(), self._clock.now_ns()
+        for member in members:
+            self._guarded(member, self._open)
+        features, shared_ns = self._encode([member for member in members if member.applied])
+        for member in members:
+            if member.applied:
+                own = features.pop(member.partition_id)
+                member.private_ns += self._guarded(member, lambda member, own=own: self._slice(member, own))
+        busy_ns = self._clock.now_ns() - begin_ns
+        private_us = {member.partition_id: member.private_ns // 1000 for member in members}
+        measured = MeasuredStep(busy_us=busy_ns // 1000, shared_us=shared_ns // 1000, private_us=private_us)
+        return StepOutcome(started_at_us=started_at_us, measured=measured, members=tuple(members))
+
+    def measure(self, action: Callable[[], T]) -> tuple[int, T, int]:
+        """(Unix start in microseconds, result, busy microseconds) of platform work on the device."""
+        started_at_us, begin_ns = unix_us(), self._clock.now_ns()
+        result = action()
+        return started_at_us, result, (self._clock.now_ns() - begin_ns) // 1000
+
+    def _open(self, member: Member) -> None:
+        member.batch = unpack_batch(*self._partitions.open(member.partition_id))
+        member.inputs = to_features(member.batch, member.job.slot.query_tokens)
+        member.tokens = sum(member.job.backbone.tokens(feature) for feature in member.inputs)
+
+    def _encode(self, members: Sequence[Member]) -> tuple[dict[str, Features], int]:
+        """Features by partition and the nanoseconds of the shared forward.
+
+        When the forward of the group fails, each member is encoded alone: who fails alone is the culprit, and the
+        others go on with what they would have had without it. That time is their own; the failed try is overhead.
+        """
+        if not members:
+            return {}, 0
+        begin_ns = self._clock.now_ns()
+        try:
+            features = _forward(members)
+            shared_ns = self._clock.now_ns() - begin_ns
+            for member in members:
+                member.shared_tokens = member.tokens
+            return features, shared_ns
+        except Exception as error:
+            _free_memory()
+            if len(members) == 1:
+                members[0].failure = explain(error)
+                return {}, 0
+        features = {}
+        for member in members:
+            member.private_ns += self._guarded(member, lambda member: features.update(_forward([member])))
+        return features, 0
+
+    def _slice(self, member: Member, features: Features) -> None:
+        slot = member.job.slot
+        match member.work.purpose:
+            case Purpose.FIT:
+                slot.fit(features, member.batch)
+            case Purpose.TRAIN:
+                member.metrics = slot.train_step(features, member.batch, member.partition_id)
+            case Purpose.EVALUATE:
+                member.error = slot.evaluate(features, member.batch)
+
+    def _guarded(self, member: Member, action: Any) -> int:
+        """Run one member's action; its fault becomes its ``failure``. Returns nanoseconds."""
+        begin_ns = self._clock.now_ns()
+        if member.job.stopped:
+            member.skipped = True
+            return 0
+        try:
+            action(member)
+        except Exception as error:
+            _free_memory()
+            member.skipped = member.job.stopped  # a cancelled job's payload may vanish under our hands
+            member.failure = None if member.skipped else explain(error)
+        return self._clock.now_ns() - begin_ns
+
+
+def explain(error: Exception) -> Failure:
+    """A machine-readable reason and a message for one tenant's fault."""
+    if isinstance(error, torch.OutOfMemoryError):
+        return Failure(reason="out_of_memory", message="the step does not fit into device memory; use a smaller batch")
+    reason = getattr(error, "code", None)
+    if isinstance(reason, str):
+        return Failure(reason=reason, message=str(error))
+    return Failure(reason="step_failed", message=f"{type(error).__name__}: {error}")
+
+
+def _forward(members: Sequence[Member]) -> dict[str, Features]:
+    inputs = [feature for member in members for feature in member.inputs]
+    taps = [member.job.slot.taps for member in members for _ in member.inputs]
+    encoded = iter(members[0].job.backbone.encode(inputs, taps))
+    return {member.partition_id: [next(encoded) for _ in member.inputs] for member in members}
+
+
+def _free_memory() -> None:
+    if torch.cuda.is_available():
+        torch.cuda.empty_cache()

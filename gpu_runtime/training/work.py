@@ -1,0 +1,53 @@
+"""One piece of a job's work, and its payload as arrays."""
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+
+from gpu_runtime.data.samples import SampleBatch
+from gpu_runtime.scheduler.training_queue import Purpose
+
+# B samples, H actions per sample, A action dimensions, S state dimensions
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Work:
+    """What one partition is for. ``name`` identifies the work itself: a redone step has the same name.
+
+    ``step`` counts optimizer steps: of a training partition the step it makes, of an evaluation the steps before it.
+    """
+
+    purpose: Purpose
+    step: int
+    chunk: int = 0
+    chunks: int = 1
+
+    @property
+    def name(self) -> str:
+        return f"{self.purpose.value.lower()}/{self.step}" + (f"/{self.chunk}" if self.chunks > 1 else "")
+
+    @property
+    def is_last_chunk(self) -> bool:
+        return self.chunk == self.chunks - 1
+
+
+def pack_batch(batch: SampleBatch) -> tuple[dict[str, np.ndarray], dict[str, str]]:
+    """(arrays, metadata) of one partition."""
+    arrays = {f"image.{view:02d}": image for view, image in enumerate(batch.images)}
+    arrays |= {"actions": batch.actions_BHA, "mask": batch.mask_BH}
+    if batch.state_BS is not None:
+        arrays["state"] = batch.state_BS
+    return arrays, {"instructions": json.dumps(batch.instructions)}
+
+
+def unpack_batch(arrays: Mapping[str, np.ndarray], metadata: Mapping[str, str]) -> SampleBatch:
+    """The batch that ``pack_batch`` took apart. Raises KeyError naming what is missing."""
+    return SampleBatch(
+        images=tuple(arrays[name] for name in sorted(arrays) if name.startswith("image.")),
+        instructions=tuple(json.loads(metadata["instructions"])),
+        state_BS=arrays.get("state"),
+        actions_BHA=arrays["actions"],
+        mask_BH=arrays["mask"],
+    )

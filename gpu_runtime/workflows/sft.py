@@ -1,0 +1,78 @@
+"""Supervised fine-tuning, as the paper's loop: reserve, sample, queue_put, mark_ready."""
+
+import uuid
+from concurrent.futures import Executor
+from dataclasses import dataclass
+
+import numpy as np
+
+from gpu_runtime.batching.feature import VLAFeature
+from gpu_runtime.data.samples import SampleSource
+from gpu_runtime.protocol.specs import SftJobSpec
+from gpu_runtime.training.mounted import Failure, MountedJob
+from gpu_runtime.training.queue import SharedQueue, run_in
+from gpu_runtime.training.work import Work
+from gpu_runtime.workflows.plan import SftPlan
+
+
+class WorkloadFailed(Exception):
+    """The job cannot go on. Only this tenant's job: everybody else is unaffected."""
+
+    def __init__(self, failure: Failure) -> None:
+        super().__init__(failure.message)
+        self.failure = failure
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SftWorkflow:
+    """One job's producer. ``readers`` decodes frames; ``tokens_per_sample`` is an upper bound for the queue."""
+
+    job: MountedJob
+    spec: SftJobSpec
+    plan: SftPlan
+    source: SampleSource
+    queue: SharedQueue
+    readers: Executor
+    tokens_per_sample: int
+
+    async def run(self) -> None:
+        """Produce everything from the slot's step to the end, and return when all of it has been consumed.
+
+        The queue bounds how far production runs ahead. Returns early when the job is stopped; raises WorkloadFailed
+        when it failed.
+        """
+        slot = self.job.slot
+        for work in self.plan.works(start_step=slot.step, needs_fit=slot.needs_fit):
+            if self.job.stopped:
+                break
+            await self._produce(work)
+        while self.job.outstanding and not self.job.stopped:
+            await self.queue.changed.wait()
+        if self.job.failure is not None:
+            raise WorkloadFailed(self.job.failure)
+
+    async def _produce(self, work: Work) -> None:
+        frames = self.plan.frames(work)
+        partition_id = f"{self.job.job_id}.{self.job.attempt}.{work.name.replace('/', '-')}.{uuid.uuid4().hex[:8]}"
+        samples, tokens = len(frames), len(frames) * self.tokens_per_sample
+        reserved = await self.queue.reserve(
+            self.job, work, partition_id, priority=self.spec.priority, samples=samples, tokens=tokens
+        )
+        if not reserved:
+            return
+        try:
+            batch = await run_in(self.readers, self.source.batch, frames)
+            await self.queue.put(self.job, partition_id, batch)
+        except Exception as error:  # e.g. a dataset that breaks while it is read: its own job fails
+            reason = getattr(error, "code", "dataset_unreadable")
+            raise WorkloadFailed(Failure(reason=reason, message=f"{work.name}: {error}")) from error
+
+
+def tokens_per_sample(job: MountedJob, views: int, image_size: int, instructions: tuple[str, ...]) -> int:
+    """Prompt tokens of the longest sample this job can produce."""
+    blank = np.zeros((image_size, image_size, 3), dtype=np.uint8)
+    features = (
+        VLAFeature(images=(blank,) * views, instruction=text, query_tokens=job.slot.query_tokens)
+        for text in instructions
+    )
+    return max(job.backbone.tokens(feature) for feature in features)
