@@ -1,4 +1,4 @@
-"""What every request gets: an id, the actor behind it, and the tenant scope of that actor, open until it is answered."""
+"""What every request gets: an id, the actor behind it, and its tenant scope, open until the request is answered."""
 
 import re
 import uuid

@@ -1,6 +1,7 @@
 """One settings module; `conf.environment` reads the environment and fills in the embedded defaults."""
 
 from control_plane.conf import environment as env
+from control_plane.conf.static import static_revision
 from gpu_runtime.protocol.catalog import DEFAULT_BASE_MODELS, parse_base_models
 
 PRODUCTION = env.is_production()
@@ -85,8 +86,19 @@ TIME_ZONE = "UTC"
 LANGUAGE_CODE = "en-us"
 USE_I18N = False
 
-STATIC_URL = "/static/"
-STATIC_ROOT = STATE_DIR / "static"
+# The content's revision is part of the address, so a browser may keep every file for ever.
+STATIC_URL = f"/static/{static_revision()}/"
+STATIC_ROOT = STATE_DIR / "static" / static_revision()
+STATICFILES_FINDERS = [
+    "django.contrib.staticfiles.finders.AppDirectoriesFinder",
+    "frontend.finders.PlotlyFinder",
+]
+STORAGES = {
+    "default": {"BACKEND": "django.core.files.storage.FileSystemStorage"},
+    "staticfiles": {"BACKEND": "whitenoise.storage.CompressedStaticFilesStorage"},
+}
+WHITENOISE_IMMUTABLE_FILE_TEST = r".*"
+WHITENOISE_USE_FINDERS = env.os.environ.get("JOYNEXUS_STATIC_FROM_SOURCE") == "1"
 
 CHANNEL_LAYERS = {
     "default": {
@@ -137,6 +149,7 @@ REST_FRAMEWORK = {
     "UNAUTHENTICATED_USER": None,
 }
 SPECTACULAR_SETTINGS = {
+    "OAS_VERSION": "3.1.0",
     "TITLE": "JoyNexus",
     "VERSION": "1",
     "DESCRIPTION": "Post-training of vision-language-action policies on shared, resident base models.",

@@ -1,7 +1,6 @@
 """Operators' view of money: prices can be announced, nothing can be changed or deleted."""
 
 from datetime import datetime
-from typing import Any
 
 from django import forms
 from django.contrib import admin

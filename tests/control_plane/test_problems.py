@@ -1,22 +1,99 @@
-"""Every refusal is problem+json."""
+"""Every refusal is problem+json, names what is wrong, and tells nothing else."""
 
 import pytest
+from django.test import Client
 
 from tests.support.story import Person, api_client
+
+PROBLEM = "application/problem+json"
 
 
 @pytest.mark.django_db
 def test_an_unknown_route_under_api_is_a_problem():
     answer = api_client().get("/api/v1/nothing-here")
-    assert answer.status_code == 404
-    assert answer["Content-Type"] == "application/problem+json"
+    assert (answer.status_code, answer["Content-Type"]) == (404, PROBLEM)
     body = answer.json()
     assert body["type"] == "urn:joynexus:problem:not-found"
     assert (body["title"], body["status"], body["instance"]) == ("Not Found", 404, "/api/v1/nothing-here")
     assert body["request_id"] == answer["X-Request-ID"]
 
 
-def test_a_key_is_told_who_it_is(bob: Person):
-    answer = bob.api.get("/api/v1/me")
-    assert answer.status_code == 200, answer.json()
-    assert answer.json()["tenant"]["name"] == "Alice's lab"
+@pytest.mark.django_db
+def test_an_unknown_page_outside_the_api_is_html():
+    assert Client().get("/nothing-here")["Content-Type"].startswith("text/html")
+
+
+def test_no_credentials_is_401_and_says_how_to_ask(anonymous):
+    answer = anonymous.get("/api/v1/me")
+    assert (answer.status_code, answer["Content-Type"]) == (401, PROBLEM)
+    assert answer["WWW-Authenticate"].startswith("Bearer")
+    assert answer.json()["type"] == "urn:joynexus:problem:not-authenticated"
+
+
+def test_a_tame_request_id_is_kept_and_a_wild_one_replaced(bob: Person):
+    assert bob.api.get("/api/v1/me", headers={"X-Request-ID": "trace-12345678"})["X-Request-ID"] == "trace-12345678"
+    assert bob.api.get("/api/v1/me", headers={"X-Request-ID": "a\tb <script>"})["X-Request-ID"] != "a\tb <script>"
+
+
+def test_malformed_json_is_a_400_problem(alice: Person):
+    answer = alice.api.post("/api/v1/keys", "{nope", content_type="application/json")
+    assert (answer.status_code, answer["Content-Type"]) == (400, PROBLEM)
+    assert answer.json()["type"] == "urn:joynexus:problem:parse-error"
+
+
+def test_a_wrong_media_type_and_a_wrong_method_are_problems(alice: Person):
+    assert alice.api.post("/api/v1/keys", b"x", content_type="text/plain").status_code == 415
+    answer = alice.api.put("/api/v1/keys", {})
+    assert (answer.status_code, answer["Content-Type"]) == (405, PROBLEM)
+
+
+def test_an_unknown_field_is_refused_by_name_with_what_is_allowed(alice: Person):
+    answer = alice.api.post("/api/v1/keys", {"name": "ci", "colour": "red"})
+    assert answer.status_code == 422
+    assert answer.json()["errors"] == [
+        {
+            "pointer": "/colour",
+            "code": "extra_forbidden",
+            "detail": "Unknown field 'colour'. Allowed: name, role, expires_at.",
+        }
+    ]
+
+
+def test_a_wrong_value_is_shown_with_what_is_allowed(alice: Person):
+    error = alice.api.post("/api/v1/keys", {"name": "ci", "role": "king"}).json()["errors"][0]
+    assert error["pointer"] == "/role"
+    assert "'king'" in error["detail"]
+    assert "'owner'" in error["detail"]
+
+
+def test_every_problem_of_a_body_is_reported_at_once(alice: Person):
+    errors = alice.api.post("/api/v1/members", {"email": "nonsense", "role": "king"}).json()["errors"]
+    assert [error["pointer"] for error in errors] == ["/email", "/role"]
+
+
+@pytest.mark.parametrize("query", ["limit=0", "limit=201", "limit=many", "sort=name", "limit=1&limit=2"])
+def test_no_query_parameter_is_silently_ignored(alice: Person, query: str):
+    answer = alice.api.get(f"/api/v1/members?{query}")
+    assert answer.status_code == 422
+    assert answer.json()["errors"][0]["pointer"] == "?" + query.split("=")[0]
+
+
+def test_a_fault_of_ours_tells_nothing_but_the_request_id(alice: Person, monkeypatch, caplog):
+    def explode(actor: object) -> None:
+        raise RuntimeError("secret detail")
+
+    monkeypatch.setattr("tenants.api.member_list", explode)
+    answer = alice.api.get("/api/v1/members")
+    assert (answer.status_code, answer["Content-Type"]) == (500, PROBLEM)
+    assert b"secret detail" not in answer.content
+    assert b"Traceback" not in answer.content
+    assert answer.json()["request_id"] == answer["X-Request-ID"]
+    assert "secret detail" in caplog.text
+
+
+def test_lists_are_walked_by_cursor(alice: Person):
+    first = alice.api.get("/api/v1/members?limit=2").json()
+    second = alice.api.get(first["next"]).json()
+    emails = [row["email"] for row in first["results"] + second["results"]]
+    assert sorted(emails) == ["alice@example.org", "bob@example.org", "vera@example.org"]
+    assert second["next"] is None
