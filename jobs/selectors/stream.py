@@ -69,3 +69,10 @@ def event_row(event: JobEvent) -> dict[str, Any]:
         "data": event.data,
         "occurred_at": event.occurred_at.isoformat().replace("+00:00", "Z"),
     }
+
+
+def latest_events(tenant: Tenant, job_id: UUID, *, limit: int) -> list[dict[str, Any]]:
+    """The newest events, newest first."""
+    with tenant_scope(tenant):
+        rows = JobEvent.objects.filter(job_id=job_get(tenant, job_id).pk).order_by("-seq")[:limit]
+        return [event_row(event) for event in rows]

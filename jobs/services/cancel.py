@@ -23,7 +23,6 @@ REASON = "cancelled_by_user"
 _MAY_BE_CANCELLING = frozenset({JobState.STARTING, JobState.RUNNING})
 
 
-@transaction.atomic
 def job_cancel(*, tenant: Tenant, job_id: UUID) -> Job:
     """Ask a job to stop. Again is harmless; a job that succeeded or failed answers 409.
 
@@ -32,15 +31,20 @@ def job_cancel(*, tenant: Tenant, job_id: UUID) -> Job:
     with tenant_scope(tenant):
         for _ in range(3):  # each failed compare-and-swap means that the job moved on; its path is short
             job = job_get(tenant, job_id)
-            if job.state in {JobState.CANCELLING, JobState.CANCELLED}:
-                return job
-            queued = frozenset({JobState.QUEUED})
-            if job_transition(job, to=JobState.CANCELLED, sources=queued, reason=REASON):
-                return job
-            if job_transition(job, to=JobState.CANCELLING, sources=_MAY_BE_CANCELLING, reason=REASON):
-                outbox_add(topic=CANCEL_JOB, key=str(job.pk))
+            if job.state in {JobState.CANCELLING, JobState.CANCELLED} or _ask(job):
                 return job
         raise ApplicationError(code="job_finished", status=409, detail=f"The job has already {job.state}.")
+
+
+@transaction.atomic
+def _ask(job: Job) -> bool:
+    """Queued -> cancelled, or started -> cancelling with the message to the runtime; False if neither holds now."""
+    if job_transition(job, to=JobState.CANCELLED, sources=frozenset({JobState.QUEUED}), reason=REASON):
+        return True
+    if job_transition(job, to=JobState.CANCELLING, sources=_MAY_BE_CANCELLING, reason=REASON):
+        outbox_add(topic=CANCEL_JOB, key=str(job.pk))
+        return True
+    return False
 
 
 def cancel_deliver(job_id: UUID, *, runtime: RuntimeClient) -> bool:

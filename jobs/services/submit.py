@@ -12,12 +12,13 @@ from jobs.services.outbox import DISPATCH_JOB, outbox_add
 from jobs.services.transition import job_told
 from jobs.states import JobState
 from tenants.bodies import parse_body
-from tenants.models import Tenant, User
+from tenants.identity import Actor
+from tenants.models import Tenant
 from tenants.scope import tenant_scope
 
 
 @transaction.atomic
-def job_submit(*, tenant: Tenant, actor: User | None, spec: Any) -> Job:
+def job_submit(*, tenant: Tenant, actor: Actor | None, spec: Any) -> Job:
     """Check a JSON specification and queue the job. Durable once the transaction commits, broker or no broker.
 
     Raises ApplicationError 422 naming each refused field by JSON pointer, its value and what is allowed.
@@ -33,7 +34,7 @@ def job_submit(*, tenant: Tenant, actor: User | None, spec: Any) -> Job:
             dataset_version=version,
             state=JobState.QUEUED,
             total_steps=wanted.training.steps,
-            created_by=actor,
+            created_by=actor.user if actor else None,
         )
         job_told(job, occurred_at=timezone.now())
         outbox_add(topic=DISPATCH_JOB, key=str(job.pk))

@@ -1,0 +1,91 @@
+"""REST: submit, list, read and cancel jobs."""
+
+from uuid import UUID
+
+from drf_spectacular.utils import OpenApiParameter, extend_schema
+from rest_framework.request import Request
+from rest_framework.response import Response
+from rest_framework.views import APIView
+
+from gpu_runtime.protocol.specs import JobSpec
+from jobs.api.outputs import JobDetailOutput, JobOutput
+from jobs.api.queries import JobListQuery
+from jobs.models import Job
+from jobs.selectors.jobs import job_get, job_list
+from jobs.services.cancel import job_cancel
+from jobs.services.submit import job_submit
+from jobs.states import JobState
+from tenants.bodies import parse_body
+from tenants.idempotency import idempotent
+from tenants.listing import ListView, NoQuery, refuse_query
+from tenants.permissions import Permission
+
+IDEMPOTENCY_KEY = OpenApiParameter(
+    "Idempotency-Key", str, OpenApiParameter.HEADER, required=True, description="Makes a repeat harmless, for 24 h."
+)
+
+
+class JobListApi(ListView):
+    """Jobs of the tenant."""
+
+    permission = {"GET": Permission.JOBS_READ, "POST": Permission.JOBS_WRITE}
+    serializer_class = JobOutput
+    query = JobListQuery
+
+    def rows(self, request: Request, query: JobListQuery):
+        return job_list(request.tenant, state=query.state or "", kind=query.kind or "", query=query.q)
+
+    @extend_schema(
+        operation_id="jobs_list",
+        parameters=[
+            OpenApiParameter("state", str, enum=[state.value for state in JobState]),
+            OpenApiParameter("kind", str, enum=["sft"]),
+            OpenApiParameter("q", str, description="Part of the name."),
+        ],
+    )
+    def get(self, request: Request) -> Response:
+        return self.list(request)
+
+    @extend_schema(
+        operation_id="jobs_submit",
+        parameters=[IDEMPOTENCY_KEY],
+        request=JobSpec,
+        responses={(202, "application/json"): JobDetailOutput},
+    )
+    def post(self, request: Request) -> Response:
+        """Queue a job. 202: it is durable and starts when the runtime takes it."""
+        refuse_query(request)
+
+        def submit() -> Response:
+            job = job_submit(tenant=request.tenant, actor=request.actor, spec=request.data)
+            return Response(_detail(job), status=202, headers={"Location": f"/api/v1/jobs/{job.pk}"})
+
+        return idempotent(request, submit)
+
+
+class JobApi(APIView):
+    """One job."""
+
+    permission = {"GET": Permission.JOBS_READ}
+
+    @extend_schema(operation_id="jobs_get", responses=JobDetailOutput)
+    def get(self, request: Request, job_id: UUID) -> Response:
+        refuse_query(request)
+        return Response(_detail(job_get(request.tenant, job_id)))
+
+
+class JobCancelApi(APIView):
+    """Cancelling."""
+
+    permission = {"POST": Permission.JOBS_WRITE}
+
+    @extend_schema(operation_id="jobs_cancel", request=None, responses={202: JobDetailOutput})
+    def post(self, request: Request, job_id: UUID) -> Response:
+        """Ask a job to stop; repeating is harmless. 409 if it has already succeeded or failed."""
+        refuse_query(request)
+        parse_body(NoQuery, request.data or {})
+        return Response(_detail(job_cancel(tenant=request.tenant, job_id=job_id)), status=202)
+
+
+def _detail(job: Job) -> dict[str, object]:
+    return dict(JobDetailOutput(job).data)

@@ -1,0 +1,182 @@
+"""What the jobs API answers, as serializers: the forms and their OpenAPI."""
+
+from typing import Any
+
+from rest_framework import serializers
+
+from jobs.models import Artifact, Job, JobAttempt, PolicyVersion
+from jobs.selectors.jobs import compute_share
+from tenants.billing.selectors import job_cost
+from tenants.scope import tenant_scope
+
+
+class DatasetRefOutput(serializers.Serializer[Any]):
+    """The dataset version a job reads."""
+
+    version_id = serializers.UUIDField(source="pk")
+    name = serializers.CharField(source="dataset.name")
+    number = serializers.IntegerField()
+
+
+class JobOutput(serializers.ModelSerializer[Job]):
+    """A job in a list."""
+
+    base_model = serializers.CharField(source="spec.base_model")
+    head = serializers.CharField(source="spec.head.type")
+    dataset = DatasetRefOutput(source="dataset_version")
+    created_by = serializers.EmailField(source="created_by.email", default=None, allow_null=True)
+
+    class Meta:
+        model = Job
+        fields = [
+            *("id", "kind", "name", "state", "reason", "message", "base_model", "head", "dataset", "attempt"),
+            *("step", "total_steps", "last_seq", "created_by", "created_at", "started_at", "finished_at"),
+        ]
+
+
+class AttemptOutput(serializers.ModelSerializer[JobAttempt]):
+    class Meta:
+        model = JobAttempt
+        fields = ["number", "state", "reason", "started_at", "finished_at"]
+
+
+class CostLineOutput(serializers.Serializer[Any]):
+    meter = serializers.CharField()
+    quantity = serializers.IntegerField()
+    amount = serializers.SerializerMethodField()
+
+    def get_amount(self, line: Any) -> str:
+        return f"{line.amount:f}"
+
+
+class CostOutput(serializers.Serializer[Any]):
+    """Money as a string of exact digits."""
+
+    amount = serializers.SerializerMethodField()
+    currency = serializers.CharField()
+    lines = CostLineOutput(many=True)
+
+    def get_amount(self, cost: Any) -> str:
+        return f"{cost.amount:f}"
+
+
+class JobDetailOutput(JobOutput):
+    """One job with its bill and its attempts."""
+
+    cost = serializers.SerializerMethodField(help_text="So far.")
+    compute_share = serializers.SerializerMethodField(
+        help_text="This tenant's part (0 to 1) of the device time measured during the job's life."
+    )
+    attempts = serializers.SerializerMethodField()
+
+    class Meta(JobOutput.Meta):
+        fields = [*JobOutput.Meta.fields, "spec", "cost", "compute_share", "attempts"]
+
+    def get_cost(self, job: Job) -> CostOutput:
+        return CostOutput(job_cost(job.tenant, job.pk)).data  # type: ignore[return-value]
+
+    def get_compute_share(self, job: Job) -> float | None:
+        return compute_share(job.tenant, job)
+
+    def get_attempts(self, job: Job) -> AttemptOutput(many=True):  # type: ignore[valid-type]
+        with tenant_scope(job.tenant):
+            return AttemptOutput(JobAttempt.objects.filter(job_id=job.pk).order_by("number"), many=True).data
+
+
+class EventOutput(serializers.Serializer[Any]):
+    seq = serializers.IntegerField()
+    attempt = serializers.IntegerField()
+    type = serializers.ChoiceField(choices=["state", "log", "artifact", "policy_version"])
+    data = serializers.DictField()
+    occurred_at = serializers.DateTimeField()
+
+
+class EventsOutput(serializers.Serializer[Any]):
+    """Events in order; pass ``seq`` as ``after`` for what follows."""
+
+    events = EventOutput(many=True)
+    seq = serializers.IntegerField()
+    more = serializers.BooleanField()
+    state = serializers.CharField(help_text="The job's present state.")
+
+
+class SeriesOutput(serializers.Serializer[Any]):
+    """One curve of one attempt, column by column: ``shown`` buckets of ``total`` points."""
+
+    name = serializers.CharField()
+    attempt = serializers.IntegerField()
+    total = serializers.IntegerField()
+    shown = serializers.IntegerField()
+    step = serializers.ListField(child=serializers.IntegerField())
+    last = serializers.ListField(child=serializers.FloatField(allow_null=True))
+    min = serializers.ListField(child=serializers.FloatField(allow_null=True))
+    max = serializers.ListField(child=serializers.FloatField(allow_null=True))
+    special = serializers.ListField(child=serializers.CharField(allow_null=True), help_text="nan, inf, -inf or null.")
+
+
+class MetricsOutput(serializers.Serializer[Any]):
+    """Curves; pass ``seq`` as ``after`` for newer points only."""
+
+    seq = serializers.IntegerField()
+    state = serializers.CharField(help_text="The job's present state.")
+    series = SeriesOutput(many=True)
+
+
+class ArtifactOutput(serializers.ModelSerializer[Artifact]):
+    download = serializers.SerializerMethodField()
+
+    class Meta:
+        model = Artifact
+        fields = [
+            *("id", "kind", "name", "attempt", "policy_version", "size_bytes", "sha256", "manifest", "created_at"),
+            "download",
+        ]
+
+    def get_download(self, artifact: Artifact) -> str:
+        return f"/api/v1/artifacts/{artifact.pk}/download"
+
+
+class PolicyVersionOutput(serializers.ModelSerializer[PolicyVersion]):
+    class Meta:
+        model = PolicyVersion
+        fields = ["id", "attempt", "version", "step", "checkpoint", "sha256", "created_at"]
+
+
+class BaseInfoOutput(serializers.Serializer[Any]):
+    name = serializers.CharField()
+    revision = serializers.CharField()
+    parameters = serializers.IntegerField()
+    hidden_size = serializers.IntegerField()
+    layers = serializers.IntegerField()
+    dtype = serializers.CharField()
+    device = serializers.CharField()
+    random_weights = serializers.BooleanField()
+
+
+class BaseOutput(serializers.Serializer[Any]):
+    name = serializers.CharField()
+    random_weights = serializers.BooleanField(help_text="A test base: what it produces means nothing.")
+    resident = serializers.BooleanField(help_text="The runtime has reported it as loaded.")
+    info = BaseInfoOutput(allow_null=True)
+
+
+class BasesOutput(serializers.Serializer[Any]):
+    results = BaseOutput(many=True)
+
+
+class ServiceOutput(serializers.Serializer[Any]):
+    service = serializers.CharField()
+    state = serializers.CharField()
+    reason = serializers.CharField(allow_null=True)
+    busy_share = serializers.FloatField(help_text="Busy time over the window, 0 to 1.")
+    window_s = serializers.FloatField()
+    queue_depth = serializers.IntegerField()
+    group_size_mean = serializers.FloatField(allow_null=True)
+
+
+class RuntimeOutput(serializers.Serializer[Any]):
+    state = serializers.ChoiceField(choices=["ready", "not_accepting", "unreachable", "never_seen"])
+    reason = serializers.CharField(allow_blank=True)
+    seen_at = serializers.DateTimeField(allow_null=True)
+    active_jobs = serializers.IntegerField()
+    services = ServiceOutput(many=True)

@@ -1,0 +1,52 @@
+"""Query strings of the jobs API. Unknown parameters are refused by name."""
+
+from typing import Annotated
+
+from pydantic import Field, field_validator
+
+from gpu_runtime.protocol.base import Message
+from jobs.selectors.series import POINTS_DEFAULT, POINTS_MAX
+from jobs.states import JobState
+from tenants.listing import PageQuery
+
+WAIT_MAX_S = 20.0
+Step = Annotated[int, Field(ge=0, le=10_000_000)]
+
+
+class JobListQuery(PageQuery):
+    """Which jobs."""
+
+    state: JobState | None = None
+    kind: Annotated[str | None, Field(pattern="^sft$")] = None
+    q: Annotated[str, Field(max_length=200, description="Part of the name.")] = ""
+
+
+class _After(Message):
+    after: Annotated[int, Field(ge=0, description="Number of the newest row you have.")] = 0
+    wait: Annotated[float, Field(ge=0, le=WAIT_MAX_S, description="Seconds to wait for the first new row.")] = 0.0
+
+
+class EventsQuery(_After):
+    """Events after a cursor."""
+
+    limit: Annotated[int, Field(ge=1, le=500)] = 100
+
+
+class MetricsQuery(_After):
+    """Curves, whole or within a range of steps."""
+
+    series: Annotated[str | None, Field(max_length=2000, description="Names, separated by commas.")] = None
+    from_: Annotated[Step | None, Field(alias="from", description="First step.")] = None
+    to: Annotated[Step | None, Field(description="Last step.")] = None
+    max_points: Annotated[int, Field(ge=1, le=POINTS_MAX, description="Buckets per curve.")] = POINTS_DEFAULT
+
+    @field_validator("series")
+    @classmethod
+    def _names_are_not_empty(cls, value: str | None) -> str | None:
+        if value is not None and not all(name.strip() for name in value.split(",")):
+            raise ValueError("expected names separated by commas, none of them empty")
+        return value
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        return tuple(name.strip() for name in self.series.split(",")) if self.series else ()

@@ -1,0 +1,18 @@
+"""Routes of the jobs app under /api/v1/."""
+
+from django.urls import path
+
+from jobs.api import artifacts, jobs, runtime, streams
+
+urlpatterns = [
+    path("jobs", jobs.JobListApi.as_view()),
+    path("jobs/<uuid:job_id>", jobs.JobApi.as_view()),
+    path("jobs/<uuid:job_id>/cancel", jobs.JobCancelApi.as_view()),
+    path("jobs/<uuid:job_id>/events", streams.JobEventsApi.as_view()),
+    path("jobs/<uuid:job_id>/metrics", streams.JobMetricsApi.as_view()),
+    path("jobs/<uuid:job_id>/artifacts", artifacts.JobArtifactsApi.as_view()),
+    path("jobs/<uuid:job_id>/policy-versions", artifacts.JobPolicyVersionsApi.as_view()),
+    path("artifacts/<uuid:artifact_id>/download", artifacts.ArtifactDownloadApi.as_view()),
+    path("bases", runtime.BaseListApi.as_view()),
+    path("runtime", runtime.RuntimeApi.as_view()),
+]

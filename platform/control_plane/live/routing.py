@@ -1,0 +1,19 @@
+"""Routes of live streams."""
+
+from channels.generic.websocket import AsyncWebsocketConsumer
+from django.urls import path, re_path
+
+from control_plane.live.consumers import JobStream
+
+
+class NoSuchStream(AsyncWebsocketConsumer):
+    """Any other path: refused like a missing job."""
+
+    async def connect(self) -> None:
+        await self.close(4404)
+
+
+websocket_urlpatterns = [
+    path("ws/jobs/<uuid:job_id>", JobStream.as_asgi()),
+    re_path(r"^.*$", NoSuchStream.as_asgi()),
+]

@@ -1,0 +1,45 @@
+"""Frames of a job's stream, as JSON."""
+
+from typing import Any
+
+from jobs.models import Job
+from jobs.selectors.jobs import compute_share
+from jobs.selectors.stream import StreamPage
+from tenants.billing.selectors import job_cost
+
+
+def job_frame(page: StreamPage, *, with_bill: bool) -> dict[str, Any]:
+    """``rows``: everything new with the job as it is now. Values that are not finite are null with ``special``."""
+    return {
+        "type": "rows",
+        "events": page.events,
+        "metrics": page.metrics,
+        "job": _job(page.job, with_bill=with_bill and not page.more),
+        "seq": page.seq,
+    }
+
+
+def _job(job: Job, *, with_bill: bool) -> dict[str, Any]:
+    """Sums are costly: while a reader catches up, only the last page carries them."""
+    row = {
+        "id": str(job.pk),
+        "state": job.state,
+        "reason": job.reason,
+        "message": job.message,
+        "attempt": job.attempt,
+        "step": job.step,
+        "total_steps": job.total_steps,
+        "started_at": _time(job.started_at),
+        "finished_at": _time(job.finished_at),
+    }
+    if with_bill:
+        cost = job_cost(job.tenant, job.pk)
+        row |= {
+            "cost": {"amount": f"{cost.amount:f}", "currency": cost.currency},
+            "compute_share": compute_share(job.tenant, job),
+        }
+    return row
+
+
+def _time(moment: Any) -> str | None:
+    return moment.isoformat().replace("+00:00", "Z") if moment else None

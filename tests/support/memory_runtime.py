@@ -1,0 +1,233 @@
+"""A GPU runtime in memory with the gateway's contract: idempotent submits, a journal, cancels. It trains nothing;
+tests tell it what its jobs did. `tests/jobs/test_runtime_contract.py` holds it and the real gateway to one contract.
+"""
+
+import threading
+import uuid
+from collections.abc import Iterator
+from typing import Any
+
+import httpx
+
+from gpu_runtime.protocol import wire
+from gpu_runtime.protocol.messages import (
+    TERMINAL_WORKLOAD_STATES,
+    BaseModelInfo,
+    ErrorBody,
+    Event,
+    EventBatch,
+    MetricsRecorded,
+    RuntimeStatus,
+    ServiceStatus,
+    SpanMeasured,
+    StateChanged,
+    SubmitJob,
+    UsageLine,
+    UsageMetered,
+    WorkloadState,
+    WorkloadStatus,
+)
+from jobs.runtime_client import ArtifactStream, RuntimeRefused, RuntimeUnreachable
+
+START_US = 1_790_000_000_000_000
+BASE = BaseModelInfo(
+    name="tiny-qwen3-vl",
+    revision="seed-0",
+    parameters=2_000_000,
+    hidden_size=64,
+    layers=4,
+    dtype="float32",
+    device="cpu",
+    random_weights=True,
+)
+
+
+class InMemoryRuntime:
+    """RuntimeClient and the tests' handle on it at once."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self.now_us = START_US
+        self.accepting, self.reason = True, None
+        self.down = False  # no call gets through
+        self.lose_answer_of_submit = False  # the next submit is carried out, its answer is lost
+        self.refuse_submit: RuntimeRefused | None = None
+        self.artifacts: dict[str, bytes] = {}
+        self.cancelled: list[tuple[str, int]] = []
+        self.forget()
+
+    def forget(self) -> None:
+        """Start again with an empty state folder."""
+        self.journal_id = f"journal-{uuid.uuid4()}"
+        self.journal: list[Event] = []
+        self.submitted: dict[tuple[str, int], SubmitJob] = {}
+        self.states: dict[tuple[str, int], WorkloadStatus] = {}
+
+    # --- the contract ---
+
+    def status(self) -> RuntimeStatus:
+        self._reach()
+        live = [state for state in self.states.values() if state.state not in TERMINAL_WORKLOAD_STATES]
+        training = ServiceStatus(
+            service="training", state="idle", busy_share=0.25, window_s=60, queue_depth=len(live), group_size_mean=1.5
+        )
+        return RuntimeStatus(
+            journal_id=self.journal_id,
+            last_seq=len(self.journal),
+            accepting=self.accepting,
+            reason=self.reason,
+            bases=(BASE,),
+            services=(training,),
+            active_jobs=len(live),
+            partition_bytes=0,
+        )
+
+    def submit(self, message: SubmitJob) -> WorkloadStatus:
+        self._reach()
+        if self.refuse_submit is not None:
+            raise self.refuse_submit
+        if not self.accepting:
+            raise RuntimeRefused(status=503, code=self.reason or "not_accepting", message="takes no new work")
+        key = (message.job_id, message.attempt)
+        with self._lock:
+            if key in self.submitted and self.submitted[key] != message:
+                raise RuntimeRefused(status=409, code="conflict", message="this attempt was submitted differently")
+            if key not in self.submitted:
+                self.submitted[key] = message
+                self.tell_state(*key, WorkloadState.ACCEPTED)
+        if self.lose_answer_of_submit:
+            self.lose_answer_of_submit = False
+            raise RuntimeUnreachable("the answer was lost", maybe_delivered=True)
+        return self.states[key]
+
+    def job_status(self, job_id: str, attempt: int) -> WorkloadStatus | None:
+        self._reach()
+        return self.states.get((job_id, attempt))
+
+    def cancel(self, job_id: str, attempt: int) -> WorkloadStatus | None:
+        self._reach()
+        state = self.states.get((job_id, attempt))
+        if state is None:
+            return None
+        self.cancelled.append((job_id, attempt))
+        if state.state not in TERMINAL_WORKLOAD_STATES | {WorkloadState.CANCELLING}:
+            self.tell_state(job_id, attempt, WorkloadState.CANCELLING)
+        return self.states[job_id, attempt]
+
+    def events(self, *, after: int, limit: int, wait_s: float) -> EventBatch:
+        self._reach()
+        events = tuple(event for event in self.journal if event.seq > after)[:limit]
+        return EventBatch(journal_id=self.journal_id, events=events, last_seq=len(self.journal))
+
+    def artifact(self, artifact_id: str) -> ArtifactStream:
+        self._reach()
+        if artifact_id not in self.artifacts:
+            raise RuntimeRefused(status=404, code="unknown_artifact", message=f"no artifact {artifact_id}")
+        content = self.artifacts[artifact_id]
+        return ArtifactStream(size_bytes=len(content), chunks=_chunks(content))
+
+    def _reach(self) -> None:
+        if self.down:
+            raise RuntimeUnreachable("connection refused", maybe_delivered=False)
+
+    # --- what tests tell it ---
+
+    def tell(self, job_id: str | None, attempt: int | None, body: Any, *, tenant_id: str | None = None) -> Event:
+        """Append one journal entry; the tenant is the submit's unless given."""
+        if tenant_id is None and job_id is not None:
+            known = next((m for key, m in self.submitted.items() if key[0] == job_id), None)
+            tenant_id = known.tenant_id if known else None
+        self.now_us += 1000
+        event = Event(
+            seq=len(self.journal) + 1,
+            job_id=job_id,
+            attempt=attempt,
+            tenant_id=tenant_id,
+            occurred_at_us=self.now_us,
+            body=body,
+        )
+        self.journal.append(event)
+        return event
+
+    def tell_state(self, job_id: str, attempt: int, state: WorkloadState, **more: Any) -> Event:
+        self.states[job_id, attempt] = WorkloadStatus(job_id=job_id, attempt=attempt, state=state, **more)
+        return self.tell(job_id, attempt, StateChanged(state=state, **more))
+
+    def train_step(self, keys: list[tuple[str, int]], step: int, *, busy_us: int = 1000, **values: float) -> None:
+        """One grouped device step of several attempts: a span, and each one's usage and metrics. Shares are equal."""
+        share, overhead = divmod(busy_us, len(keys))
+        span_id = f"span-{len(self.journal)}"
+        shares: dict[str, int] = {}
+        for job_id, attempt in keys:
+            tenant_id = self.submitted[job_id, attempt].tenant_id
+            shares[tenant_id] = shares.get(tenant_id, 0) + share
+        for job_id, attempt in keys:
+            lines = (
+                UsageLine(meter="train.samples", quantity=16),
+                UsageLine(meter="train.compute_us", quantity=share),
+            )
+            event_id = f"{job_id}:{attempt}:{step}"
+            usage = UsageMetered(event_id=event_id, span_id=span_id, step=step, lines=lines, group_size=len(keys))
+            self.tell(job_id, attempt, usage)
+            self.tell(job_id, attempt, MetricsRecorded(step=step, values={"loss": 1.0 / step, **values}))
+        span = SpanMeasured(
+            span_id=span_id,
+            service="training",
+            started_at_us=self.now_us,
+            busy_us=busy_us,
+            overhead_us=overhead,
+            shares=shares,
+            group_size=len(keys),
+            samples=16 * len(keys),
+            tokens=64 * len(keys),
+        )
+        self.tell(None, None, span)
+
+
+def gateway_transport(runtime: InMemoryRuntime, *, token: str) -> httpx.MockTransport:
+    """The same runtime behind the gateway's HTTP: what `HttpRuntimeClient` sends is decoded and answered here."""
+
+    def handle(request: httpx.Request) -> httpx.Response:
+        if request.headers.get("Authorization") != f"Bearer {token}":
+            return _answer(401, ErrorBody(code="unauthorized", message="wrong token"))
+        try:
+            return _route(runtime, request)
+        except RuntimeRefused as refusal:
+            return _answer(refusal.status, ErrorBody(code=refusal.code, message=refusal.message))
+        except RuntimeUnreachable as error:
+            kind = httpx.ReadTimeout if error.maybe_delivered else httpx.ConnectError
+            raise kind(str(error), request=request) from error
+
+    return httpx.MockTransport(handle)
+
+
+def _route(runtime: InMemoryRuntime, request: httpx.Request) -> httpx.Response:
+    match [request.method, *request.url.path.strip("/").split("/")]:
+        case ["GET", "v1", "status"]:
+            return _answer(200, runtime.status())
+        case ["POST", "v1", "jobs"]:
+            return _answer(202, runtime.submit(wire.decode(SubmitJob, request.content)))
+        case ["GET", "v1", "jobs", job_id, attempt]:
+            return _known(runtime.job_status(job_id, int(attempt)))
+        case ["POST", "v1", "jobs", job_id, attempt, "cancel"]:
+            return _known(runtime.cancel(job_id, int(attempt)))
+        case ["GET", "v1", "events"]:
+            query = request.url.params
+            after, limit, wait_s = int(query["after"]), int(query["limit"]), float(query["wait"])
+            return _answer(200, runtime.events(after=after, limit=limit, wait_s=wait_s))
+        case ["GET", "v1", "artifacts", artifact_id]:
+            return httpx.Response(200, content=b"".join(runtime.artifact(artifact_id).chunks))
+    return _answer(404, ErrorBody(code="unknown_route", message=str(request.url)))
+
+
+def _known(status: WorkloadStatus | None) -> httpx.Response:
+    return _answer(404, ErrorBody(code="unknown_job", message="unknown")) if status is None else _answer(200, status)
+
+
+def _answer(status: int, message: Any) -> httpx.Response:
+    return httpx.Response(status, content=wire.encode(message), headers={"Content-Type": wire.MEDIA_TYPE})
+
+
+def _chunks(content: bytes) -> Iterator[bytes]:
+    for start in range(0, len(content), 1 << 16):
+        yield content[start : start + (1 << 16)]
