@@ -39,8 +39,7 @@ def restore(
     for row in state["jobs"]:
         table.restore(_job(row))
     table.seq = state["seq"]
-    for job_id, version in state["policy_versions"].items():
-        turns.set_policy_version(JobId(job_id), version)
+    turns.restore({JobId(job_id): version for job_id, version in state["policy_versions"].items()})
 
 
 def recover(table: JobTable, turns: Turns, *, consumed: Collection[PartitionId], max_attempts: int) -> None:

@@ -7,6 +7,7 @@ from typing import Any
 from gpu_runtime.protocol.ids import JobId, PartitionId
 from gpu_runtime.scheduler.backlog import Request
 from gpu_runtime.scheduler.batch_former import BatchFormer
+from gpu_runtime.scheduler.errors import InvalidTransition
 from gpu_runtime.scheduler.job_table import JobTable
 from gpu_runtime.scheduler.leases import LeaseBook
 from gpu_runtime.scheduler.states import TrainingJobState
@@ -33,10 +34,16 @@ class Turns:
         return self._versions.get(job_id, 0)
 
     def set_policy_version(self, job_id: JobId, version: int) -> None:
-        """Offers anew, because the first partition may have become stale by this."""
+        """Offers anew, because the first partition may have become stale by this. Refused while one is leased."""
+        if self._leased(job_id):
+            raise InvalidTransition(f"a partition of job {job_id} is leased: its weights can't be replaced now")
         self._versions[job_id] = version
         self._withdraw(job_id)
         self.offer(job_id)
+
+    def restore(self, versions: Mapping[JobId, int]) -> None:
+        """Take over dumped policy versions, before anything is offered."""
+        self._versions = dict(versions)
 
     def forget(self, job_id: JobId) -> None:
         self._versions.pop(job_id, None)
