@@ -1,0 +1,30 @@
+// Times in the viewer's zone with UTC in the tooltip; durations from the server's clock, never from the browser's.
+import { $$ } from "./dom.js";
+
+const WHOLE = new Intl.DateTimeFormat(undefined, { dateStyle: "medium", timeStyle: "short" });
+const CLOCK = new Intl.DateTimeFormat(undefined, { timeStyle: "medium" });
+
+export function showTimes(root) {
+  for (const element of $$("time[data-time]", root)) {
+    const moment = new Date(element.dateTime);
+    element.textContent = (element.dataset.time === "clock" ? CLOCK : WHOLE).format(moment);
+    element.title = `${element.dateTime.replace("T", " ").slice(0, 19)} UTC`;
+  }
+}
+
+export function clockText(iso) {
+  return CLOCK.format(new Date(iso));
+}
+
+// A clock that started at the server's time and runs with the browser's monotonic timer.
+export function serverClock(nowIso) {
+  const offset = Date.parse(nowIso) - performance.now();
+  return () => performance.now() + offset;
+}
+
+export function duration(milliseconds) {
+  const total = Math.max(0, Math.floor(milliseconds / 1000));
+  const hours = Math.floor(total / 3600), minutes = Math.floor((total % 3600) / 60), seconds = total % 60;
+  if (hours) return `${hours}\u00a0h ${minutes}\u00a0min`;
+  return minutes ? `${minutes}\u00a0min ${String(seconds).padStart(2, "0")}\u00a0s` : `${seconds}\u00a0s`;
+}

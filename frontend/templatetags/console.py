@@ -1,0 +1,111 @@
+"""How the console writes figures: money, durations, shares, states."""
+
+from datetime import datetime, timedelta
+from decimal import ROUND_HALF_UP, Decimal
+from typing import Any
+
+from django import template
+
+from jobs.models import Job
+from jobs.states import TERMINAL
+from tenants.billing.selectors import Cost, CostLine
+
+register = template.Library()
+
+_SYMBOLS = {"EUR": "€", "USD": "$", "GBP": "£"}
+_NBSP = "\u00a0"
+_CENT = Decimal("0.01")
+
+STATE_WORDS = {
+    "queued": "Queued",
+    "starting": "Starting",
+    "running": "Running",
+    "cancelling": "Cancelling",
+    "succeeded": "Succeeded",
+    "failed": "Failed",
+    "cancelled": "Cancelled",
+}
+METER_WORDS = {"train.samples": "Training samples", "train.compute_us": "Device time"}
+
+
+@register.filter
+def money(cost: Cost | CostLine) -> str:
+    """``€0.42``; amounts under one cent keep two significant digits, so that small is not free."""
+    symbol = _SYMBOLS.get(cost.currency, f"{cost.currency}{_NBSP}")
+    amount = cost.amount
+    if 0 < amount < _CENT:
+        return f"{symbol}{amount:.2g}" if amount >= Decimal("0.0001") else f"< {symbol}0.0001"
+    return f"{symbol}{amount.quantize(_CENT, ROUND_HALF_UP):,}"
+
+
+@register.filter
+def quantity(line: CostLine) -> str:
+    """A meter's quantity in its own unit."""
+    if line.meter.endswith("compute_us"):
+        return f"{line.quantity / 1e6:,.1f}{_NBSP}s"
+    return f"{line.quantity:,}"
+
+
+@register.filter
+def meter_name(code: str) -> str:
+    return METER_WORDS.get(code, code)
+
+
+@register.filter
+def state_word(state: str) -> str:
+    return STATE_WORDS.get(state, state)
+
+
+@register.filter
+def percent(share: float | None) -> str:
+    """``41.3 %``, or what to say when nothing was measured yet."""
+    return "not measured yet" if share is None else f"{share * 100:.1f}{_NBSP}%"
+
+
+@register.simple_tag
+def duration(begin: datetime | None, end: datetime | None) -> str:
+    """``2 h 51 min``, ``41 s``; a dash while it has not begun."""
+    if begin is None or end is None:
+        return "–"
+    return _duration(max(end - begin, timedelta(0)))
+
+
+def _duration(span: timedelta) -> str:
+    total_s = int(span.total_seconds())
+    hours, rest_s = divmod(total_s, 3600)
+    minutes, seconds = divmod(rest_s, 60)
+    if hours:
+        return f"{hours}{_NBSP}h {minutes}{_NBSP}min"
+    return f"{minutes}{_NBSP}min {seconds:02d}{_NBSP}s" if minutes else f"{seconds}{_NBSP}s"
+
+
+@register.filter
+def bytes_size(count: int) -> str:
+    """``1.9 MB``, decimal units."""
+    size = float(count)
+    for unit in ("B", "kB", "MB", "GB"):
+        if size < 1000 or unit == "GB":
+            return f"{size:.0f}{_NBSP}{unit}" if unit == "B" else f"{size:.1f}{_NBSP}{unit}"
+        size /= 1000
+    raise AssertionError("unreachable")
+
+
+@register.filter
+def has_ended(job: Job) -> bool:
+    return job.state in TERMINAL
+
+
+@register.filter
+def event_words(event: dict[str, Any]) -> str:
+    """One line for the time line."""
+    data = event["data"]
+    match event["type"]:
+        case "state":
+            return STATE_WORDS.get(str(data.get("state")), str(data.get("state")))
+        case "artifact":
+            return f"Adapter exported, policy version {data.get('policy_version')}"
+        case "policy_version":
+            return f"Policy version {data.get('version')} stored"
+        case "log":
+            return str(data.get("message", ""))
+    return str(event["type"])

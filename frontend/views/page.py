@@ -1,0 +1,53 @@
+"""What every page needs: a logged-in member with the right permission, and the frame around the content."""
+
+from collections.abc import Callable
+from functools import wraps
+from typing import Any
+
+from django.contrib.auth.decorators import login_required
+from django.core.exceptions import PermissionDenied
+from django.http import Http404, HttpRequest, HttpResponse
+from django.utils import timezone
+
+from jobs.selectors.jobs import job_list
+from jobs.states import LIVE
+from tenants.billing.selectors import tenant_cost
+from tenants.errors import ApplicationError
+from tenants.identity import memberships_of
+from tenants.permissions import Permission
+
+View = Callable[..., HttpResponse]
+
+
+def page(permission: Permission) -> Callable[[View], View]:
+    """Ask for a log-in, then for ``permission`` in the open tenant; a foreign row is a missing page."""
+
+    def decorate(view: View) -> View:
+        @login_required
+        @wraps(view)
+        def guarded(request: HttpRequest, **arguments: Any) -> HttpResponse:
+            if request.actor is None or not request.actor.may(permission):
+                raise PermissionDenied
+            try:
+                return view(request, **arguments)
+            except ApplicationError as error:
+                if error.status == 404:
+                    raise Http404(error.detail) from error
+                raise
+
+        return guarded
+
+    return decorate
+
+
+def frame(request: HttpRequest, name: str) -> dict[str, Any]:
+    """Context of the top bar and the navigation."""
+    month = timezone.now().replace(day=1, hour=0, minute=0, second=0, microsecond=0)
+    return {
+        "page": name,
+        "tenant": request.tenant,
+        "role": request.actor.role,
+        "memberships": memberships_of(request.user),
+        "live_jobs": job_list(request.tenant).filter(state__in=LIVE).count(),
+        "spend": tenant_cost(request.tenant, since=month),
+    }

@@ -1,0 +1,88 @@
+"""Who takes part in the demo and what each asks for."""
+
+from dataclasses import dataclass
+from typing import Any
+
+BASE_MODEL = "tiny-qwen3-vl"
+EPISODES = 60
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Participant:
+    """A tenant of the demo: what it records and the job it submits."""
+
+    tenant: str
+    email: str
+    environment: str
+    cameras: str
+    head: dict[str, Any]
+    training: dict[str, Any]
+    optimizer: dict[str, Any]
+    episodes: int = EPISODES
+    image_size: int = 64
+    seed: int = 0
+
+    @property
+    def head_name(self) -> str:
+        return str(self.head["type"])
+
+    @property
+    def dataset_name(self) -> str:
+        return f"{self.environment} demonstrations, {self.cameras}"
+
+    def specification(self, version_id: str) -> dict[str, Any]:
+        """The job as the API takes it."""
+        return {
+            "kind": "sft",
+            "name": f"{self.environment} {self.head_name}",
+            "base_model": BASE_MODEL,
+            "head": self.head,
+            "dataset": {"id": version_id, "image_size": self.image_size},
+            "training": self.training,
+            "optimizer": self.optimizer,
+        }
+
+
+_TRAINING = {"steps": 400, "batch_size": 16, "evaluate_every": 100, "checkpoint_every": 50}
+_FLOW_HEAD = {
+    "type": "gr00t",
+    "horizon": 4,
+    "tap": "vision",
+    "width": 128,
+    "layers": 4,
+    "heads": 4,
+    "output_width": 128,
+    "future_tokens": 4,
+    "noise_draws": 2,
+    "dropout": 0.0,
+}
+_MLP_HEAD = {"type": "mlp", "horizon": 4, "tap": "vision", "width": 256}
+
+
+def _pair(first: tuple[str, str], second: tuple[str, str], episodes: int) -> tuple[Participant, Participant]:
+    flow = Participant(
+        tenant="Demo lab A",
+        email="lab-a@demo.invalid",
+        environment=first[0],
+        cameras=first[1],
+        head=_FLOW_HEAD,
+        training=_TRAINING,
+        optimizer={"lr": 1e-3, "warmup_steps": 20},
+        episodes=episodes,
+    )
+    mlp = Participant(
+        tenant="Demo lab B",
+        email="lab-b@demo.invalid",
+        environment=second[0],
+        cameras=second[1],
+        head=_MLP_HEAD,
+        training=_TRAINING,
+        optimizer={"lr": 1e-3, "warmup_steps": 20},
+        episodes=episodes,
+        seed=1,
+    )
+    return flow, mlp
+
+
+MANISKILL = _pair(("PushCube-v1", "base"), ("PickCube-v1", "base,hand"), EPISODES)
+PUSHT = _pair(("PushT-v0", "top"), ("PushT-v0", "top,zoom"), EPISODES)
