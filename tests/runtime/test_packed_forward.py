@@ -55,13 +55,14 @@ def assert_equal_to_alone(
             assert torch.equal(rows[tap], own[tap]), f"sample {index}, tap {tap}"
 
 
-@pytest.mark.parametrize("name", sorted(BUILT_IN_BASES))
-@pytest.mark.parametrize("threads", [1, 2])
+@pytest.mark.parametrize(
+    ("name", "threads", "samples"), [("tiny-qwen3-vl", 1, 12), ("tiny-qwen3-vl", 2, 4), ("small-qwen3-vl", 1, 8)]
+)
 def test_a_samples_features_in_a_ragged_group_equal_its_own_alone_bit_for_bit(
-    bases: dict[str, Qwen3VLBackbone], name: str, threads: int
+    bases: dict[str, Qwen3VLBackbone], name: str, threads: int, samples: int
 ) -> None:
     torch.set_num_threads(threads)
-    group = ragged_group(seed=3, samples=10)
+    group = ragged_group(seed=3, samples=samples)
     assert_equal_to_alone(bases[name], group, [taps_of(feature) for feature in group], bases[name])
 
 

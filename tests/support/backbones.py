@@ -57,20 +57,25 @@ class TransformersForward:
             patch_size=16, image_mean=[0.5] * 3, image_std=[0.5] * 3, do_resize=False
         )
 
-    @torch.no_grad()
     def features(self, feature: VLAFeature) -> dict[str, torch.Tensor]:
         """Rows at every tap, computed from a byte-level prompt written out by hand."""
-        pixels = self.processor(list(feature.images), return_tensors="pt")
-        grids = pixels["image_grid_thw"]
         ids = [256, *b"user\n"]
-        for grid in grids.tolist():
-            ids += [258, *[260] * (grid[1] * grid[2] // 4), 259]
+        for image in feature.images:
+            ids += [258, *[260] * (image.shape[0] * image.shape[1] // 32**2), 259]
         ids += list(feature.instruction.encode())
         if feature.query_tokens:
             ids += list(f" Please predict the next {feature.query_tokens} robot actions: <action>".encode())
-            queries = range(len(ids), len(ids) + feature.query_tokens)
             ids += [262] * feature.query_tokens + list(b"<action>.")
         ids += [257, *b"\n", 256, *b"assistant\n"]
+        rows = self.rows(ids, feature)
+        if feature.query_tokens:
+            rows["query"] = rows["layer:-1"][[place for place, token in enumerate(ids) if token == 262]]
+        return rows
+
+    @torch.no_grad()
+    def rows(self, ids: list[int], feature: VLAFeature) -> dict[str, torch.Tensor]:
+        """Rows at every tap but ``query`` for a prompt that is tokenised already."""
+        pixels = self.processor(list(feature.images), return_tensors="pt")
         ids_1L = torch.tensor([ids])
         received: dict[int, torch.Tensor] = {}  # what layer n gets is the tap after layer n - 1
         hooks = [
@@ -80,16 +85,13 @@ class TransformersForward:
         outputs = self.model(
             input_ids=ids_1L,
             pixel_values=pixels["pixel_values"],
-            image_grid_thw=grids,
-            mm_token_type_ids=(ids_1L == 260).int(),
+            image_grid_thw=pixels["image_grid_thw"],
+            mm_token_type_ids=(ids_1L == self.model.config.image_token_id).int(),
         )
         for hook in hooks:
             hook.remove()
-        rows = {
+        return {
             "vision": outputs.image_outputs.last_hidden_state,
             "merged": torch.cat(list(outputs.image_outputs.pooler_output)),
             "layer:-1": outputs.last_hidden_state[0],
         } | {f"layer:{n}": received[n + 1][0] for n in (0, 2)}
-        if feature.query_tokens:
-            rows["query"] = outputs.last_hidden_state[0, list(queries)]
-        return rows

@@ -15,6 +15,8 @@ Below it the library picks other kernels (a vector product for one row, others u
 class FrozenQwen3VL(Qwen3VLModel):
     """Qwen3-VL without a language head, that can't be put into training mode."""
 
+    _keys_to_ignore_on_load_unexpected = [r"lm_head\."]  # published checkpoints carry the head
+
     def train(self, mode: bool = True) -> "FrozenQwen3VL":
         """Always evaluation mode: ``train()`` of whatever holds the model must not change anybody's features."""
         return super().train(False)

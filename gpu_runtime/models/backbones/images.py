@@ -26,19 +26,19 @@ class ImageProcessing:
     std: tuple[float, float, float] = (0.5, 0.5, 0.5)
 
     @classmethod
-    def from_checkpoint(cls, folder: Path) -> "ImageProcessing":
-        """Read ``preprocessor_config.json``; the defaults are Qwen3-VL's own."""
+    def from_checkpoint(cls, folder: Path, *, patch: int, merge: int, temporal: int) -> "ImageProcessing":
+        """Pixel statistics of ``preprocessor_config.json``; the patch is the vision tower's.
+
+        Raises ValueError when the file is missing or silent: guessed statistics would shift every feature.
+        """
         path = folder / "preprocessor_config.json"
-        if not path.is_file():
-            return cls()
-        values = json.loads(path.read_text())
-        return cls(
-            patch=values.get("patch_size", cls.patch),
-            merge=values.get("merge_size", cls.merge),
-            temporal=values.get("temporal_patch_size", cls.temporal),
-            mean=tuple(values.get("image_mean", cls.mean)),
-            std=tuple(values.get("image_std", cls.std)),
-        )
+        values = json.loads(path.read_text()) if path.is_file() else {}
+        statistics = {}
+        for ours, theirs in (("mean", "image_mean"), ("std", "image_std")):
+            if len(values.get(theirs, ())) != 3:
+                raise ValueError(f"{path.name}: {theirs} is {values.get(theirs)!r}, needed are 3 numbers")
+            statistics[ours] = tuple(values[theirs])
+        return cls(patch=patch, merge=merge, temporal=temporal, **statistics)
 
     @property
     def description(self) -> str:

@@ -42,7 +42,7 @@ def load_built_in(name: str, *, device: torch.device, dtype: torch.dtype) -> Loa
 def load_checkpoint(source: str, *, device: torch.device, dtype: torch.dtype) -> LoadedBase:
     """A Qwen3-VL checkpoint from a folder or a hub id (``ORG/NAME`` or ``ORG/NAME@COMMIT``), safetensors only.
 
-    Raises ValueError for another architecture or missing weights.
+    Raises ValueError for another architecture, missing weights, pixel statistics or control tokens.
     """
     folder, revision = _locate(source)
     config = Qwen3VLConfig.get_config_dict(folder, local_files_only=True)[0]
@@ -59,8 +59,11 @@ def load_checkpoint(source: str, *, device: torch.device, dtype: torch.dtype) ->
     if missing := sorted(report["missing_keys"]):
         raise ValueError(f"base model {source!r}: {len(missing)} weights are missing, the first is {missing[0]!r}")
     freeze(model, device=device, dtype=dtype)
-    tokenizer, processing = CheckpointTokenizer(folder), ImageProcessing.from_checkpoint(folder)
-    return LoadedBase(model=model, tokenizer=tokenizer, processing=processing, revision=revision)
+    vision = model.config.vision_config
+    processing = ImageProcessing.from_checkpoint(
+        folder, patch=vision.patch_size, merge=vision.spatial_merge_size, temporal=vision.temporal_patch_size
+    )
+    return LoadedBase(model=model, tokenizer=CheckpointTokenizer(folder), processing=processing, revision=revision)
 
 
 def _locate(source: str) -> tuple[Path, str]:
