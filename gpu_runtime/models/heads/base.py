@@ -95,23 +95,32 @@ class Head(nn.Module, ABC):
 
 
 def initialize(module: nn.Module, generator: torch.Generator) -> None:
-    """Draw linear and embedding weights of ``module`` from ``generator`` (torch's own uniform fan-in rule)."""
+    """Draw the weights of every linear layer so that it keeps the variance of its input; biases are zero.
+
+    torch's own rule shrinks a signal by 1.7 per layer. A flow head must copy its noisy input to its output exactly,
+    and learns that several times faster from here (measured on a 26-dimensional robot).
+    """
     for layer in module.modules():
         if isinstance(layer, nn.Linear):
-            bound = 1 / math.sqrt(layer.in_features)
-            _uniform(layer.weight, bound, generator)
-            if layer.bias is not None:
-                _uniform(layer.bias, bound, generator)
+            bound = math.sqrt(3 / layer.in_features)
+            with torch.no_grad():
+                layer.weight.copy_((torch.rand(layer.weight.shape, generator=generator) * 2 - 1) * bound)
+            _zero_bias(layer)
 
 
 def initialize_output(layer: nn.Linear, generator: torch.Generator, *, std: float = 1e-3) -> None:
-    """Make a last layer start near zero, so that the first update is not spent undoing a random output."""
+    """Make a last layer start near zero, so that the first updates are not spent undoing a random output."""
     with torch.no_grad():
         layer.weight.copy_(torch.randn(layer.weight.shape, generator=generator) * std)
-        if layer.bias is not None:
-            layer.bias.zero_()
+    _zero_bias(layer)
 
 
-def _uniform(parameter: Tensor, bound: float, generator: torch.Generator) -> None:
-    with torch.no_grad():
-        parameter.copy_((torch.rand(parameter.shape, generator=generator) * 2 - 1) * bound)
+def initialize_branch(layer: nn.Linear) -> None:
+    """Make the last layer of a residual branch start at zero: the block starts as the identity."""
+    nn.init.zeros_(layer.weight)
+    _zero_bias(layer)
+
+
+def _zero_bias(layer: nn.Linear) -> None:
+    if layer.bias is not None:
+        nn.init.zeros_(layer.bias)

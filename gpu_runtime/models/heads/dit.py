@@ -11,6 +11,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import gelu, layer_norm, scaled_dot_product_attention, silu
 
+from gpu_runtime.models.heads.base import initialize_branch
 from gpu_runtime.models.heads.randomness import dropout
 
 TIME_FEATURES = 256
@@ -38,11 +39,12 @@ class DiT(nn.Module):
         self.modulation_out = nn.Linear(width, 2 * width)
         self.out = nn.Linear(width, output_width)
 
-    def reset_modulation(self) -> None:
-        """Start every adaptive norm as a plain one."""
-        for layer in [self.modulation_out, *(block.modulation for block in self.blocks)]:
-            nn.init.zeros_(layer.weight)
-            nn.init.zeros_(layer.bias)
+    def reset_residuals(self) -> None:
+        """Start every adaptive norm as a plain one and every block as the identity."""
+        initialize_branch(self.modulation_out)
+        for block in self.blocks:
+            for layer in (block.modulation, block.out, block.down):
+                initialize_branch(layer)
 
     def condition(self, condition_BLD: Tensor) -> list[KeysValues | None]:
         """Keys and values of every layer (None for self-attention): one projection serves all draws and steps."""

@@ -64,7 +64,7 @@ class Gr00tHead(Head):
 
     def reset_parameters(self, generator: torch.Generator) -> None:
         initialize(self, generator)
-        self.dit.reset_modulation()
+        self.dit.reset_residuals()
         initialize_output(self.decoder[-1], generator)  # type: ignore[arg-type]
         with torch.no_grad():
             for tokens in (self.future_tokens, self.positions):

@@ -8,7 +8,15 @@ from collections.abc import Mapping, Sequence
 import torch
 from torch import Tensor, nn
 
-from gpu_runtime.models.heads.base import Features, Head, HeadShape, LossParts, initialize, initialize_output
+from gpu_runtime.models.heads.base import (
+    Features,
+    Head,
+    HeadShape,
+    LossParts,
+    initialize,
+    initialize_branch,
+    initialize_output,
+)
 from gpu_runtime.models.heads.chunks import full_mask, hold_last_valid, masked_mean
 from gpu_runtime.models.heads.inputs import required_state
 from gpu_runtime.models.heads.randomness import dropout, jitter, on_device
@@ -50,6 +58,8 @@ class MlpHead(Head):
     def reset_parameters(self, generator: torch.Generator) -> None:
         initialize(self, generator)
         initialize_output(self.out, generator)
+        for block in self.blocks:
+            initialize_branch(block.down)  # type: ignore[union-attr,arg-type]
 
     def forward(
         self, features: Sequence[Features], state_BS: Tensor | None, generator: torch.Generator | None = None

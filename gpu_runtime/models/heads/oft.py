@@ -8,7 +8,15 @@ from collections.abc import Mapping, Sequence
 import torch
 from torch import Tensor, nn
 
-from gpu_runtime.models.heads.base import Features, Head, HeadShape, LossParts, initialize, initialize_output
+from gpu_runtime.models.heads.base import (
+    Features,
+    Head,
+    HeadShape,
+    LossParts,
+    initialize,
+    initialize_branch,
+    initialize_output,
+)
 from gpu_runtime.models.heads.chunks import full_mask, hold_last_valid, masked_mean
 from gpu_runtime.models.heads.features import Standardizer, stack_grid
 from gpu_runtime.models.heads.inputs import required_state
@@ -59,7 +67,7 @@ class OftHead(Head):
         initialize(self, generator)
         initialize_output(self.out, generator)
         if self.state is not None:
-            initialize_output(self.state[2], generator, std=0.0)  # type: ignore[arg-type]
+            initialize_branch(self.state[2])  # type: ignore[arg-type]
 
     def forward(self, features: Sequence[Features], state_BS: Tensor | None) -> Tensor:
         """Actions in model space, [B, H, A]. Raises FeatureMismatch unless there is one query per step."""
