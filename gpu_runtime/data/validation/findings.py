@@ -17,6 +17,7 @@ class Findings:
     def __init__(self) -> None:
         self._defects: list[Defect] = []
         self._counts: Counter[str] = Counter()
+        self._broken: set[tuple[int | None, str | None]] = set()
 
     def error(self, code: str, message: str, **place: str | int | None) -> None:
         """A finding that refuses the dataset. ``place``: file, episode, frame, feature."""
@@ -40,14 +41,23 @@ class Findings:
         except Exception as error:
             self.error("unreadable", f"{file} cannot be read: {type(error).__name__}: {error}", file=file, **place)
 
+    def is_broken(self, episode: int, *features: str) -> bool:
+        """Whether an error named one of these features of the episode: its consequences need no finding each."""
+        return any((episode, feature) in self._broken for feature in features)
+
     def _add(self, defect: Defect) -> None:
         self._counts[defect.code] += 1
+        if defect.severity == "error":
+            self._broken.add((defect.episode, defect.feature))
         if self._counts[defect.code] <= PER_CODE_MAX:
             self._defects.append(defect.model_copy(update={"message": defect.message[:MESSAGE_MAX]}))
 
     @property
     def has_errors(self) -> bool:
         return any(defect.severity == "error" for defect in self._defects)
+
+    def has(self, code: str) -> bool:
+        return self._counts[code] > 0
 
     def defects(self) -> tuple[Defect, ...]:
         """Errors first, each kind in the order found; a last line counts what was left out."""

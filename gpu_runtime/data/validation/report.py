@@ -43,15 +43,29 @@ def _check(dataset: LeRobotDataset, tree: Tree, findings: Findings) -> DatasetSt
     """Every check in turn; the statistics where the data could be read and are finite."""
     check_structure(dataset, tree, findings)
     check_rows(dataset, findings)
-    readable = not findings.has_errors
-    means = check_views(dataset, findings) if readable else {}
-    statistics = None
+    loads = _loads(dataset, findings)
+    means = check_views(dataset, findings, decode=loads)
+    if not loads or findings.has("not_finite"):
+        return None
     with findings.guard(dataset.episodes[0].data_file):
         statistics = dataset_statistics(dataset)
         _check_constants(dataset, statistics, findings)
         images = check_stored_statistics(dataset, findings)
         check_channel_order(dataset, images, means, findings)
-    return statistics
+        return statistics
+    return None
+
+
+def _loads(dataset: LeRobotDataset, findings: Findings) -> bool:
+    """Whether all vectors can be read at once; why not has usually been reported, file by file."""
+    try:
+        dataset.actions_NA()
+    except Exception as error:
+        with findings.guard(dataset.episodes[0].data_file):
+            if not findings.has_errors:
+                raise error
+        return False
+    return True
 
 
 def _check_constants(dataset: LeRobotDataset, statistics: DatasetStatistics, findings: Findings) -> None:

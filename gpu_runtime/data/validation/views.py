@@ -35,8 +35,8 @@ class ChannelMeans:
         return self.total_C / max(self.frames, 1)
 
 
-def check_views(dataset: LeRobotDataset, findings: Findings) -> dict[str, ChannelMeans]:
-    """Check every camera; returns the channel means seen, to compare with the stored statistics."""
+def check_views(dataset: LeRobotDataset, findings: Findings, *, decode: bool) -> dict[str, ChannelMeans]:
+    """Check every camera; returns the channel means of the frames decoded, none without ``decode``."""
     means = {}
     for camera in dataset.schema.cameras:
         shape = image_shape(dataset.info.features[camera.key])
@@ -46,8 +46,9 @@ def check_views(dataset: LeRobotDataset, findings: Findings) -> dict[str, Channe
                     _check_file(dataset, camera.key, file, positions, shape, findings)
         means[camera.key] = ChannelMeans(np.zeros(3))
         for position, episode in enumerate(dataset.episodes):
-            with findings.guard(_file_of(episode, camera.key), feature=camera.key, episode=episode.index):
-                _decode(dataset, camera.key, position, shape, means[camera.key], findings)
+            if decode and not findings.is_broken(episode.index, camera.key, "timestamp"):
+                with findings.guard(_file_of(episode, camera.key), feature=camera.key, episode=episode.index):
+                    _decode(dataset, camera.key, position, shape, means[camera.key], findings)
     return means
 
 
@@ -126,25 +127,24 @@ def _check_frame_times(
     episode = dataset.episodes[position]
     segment = episode.videos[camera]
     times_L = segment.from_s + np.arange(episode.length) / dataset.info.fps
-    if not len(facts.times_s):
-        findings.error("video_truncated", "the video has no frames", file=segment.file, episode=episode.index, frame=0)
-        return
-    after = np.clip(np.searchsorted(facts.times_s, times_L), 1, max(len(facts.times_s) - 1, 1))
-    nearest = np.minimum(
-        np.abs(facts.times_s[np.minimum(after, len(facts.times_s) - 1)] - times_L),
-        np.abs(facts.times_s[after - 1] - times_L),
-    )
-    wrong = np.flatnonzero(nearest > max(2 * TOLERANCE_S, 1e-2 / dataset.info.fps))
+    wrong = np.flatnonzero(_distance_s(times_L, facts.times_s) > max(2 * TOLERANCE_S, 1e-2 / dataset.info.fps))
     if wrong.size:
         findings.error(
             "video_truncated" if wrong[-1] == episode.length - 1 else "video_frames_missing",
             f"no video frame at {times_L[wrong[0]]:.4f} s; {len(wrong)} of {episode.length} frames are missing; the "
-            f"video ends at {facts.times_s[-1]:.4f} s",
+            f"video has {len(facts.times_s)} frames, the last at {max(facts.times_s, default=0.0):.4f} s",
             file=segment.file,
             episode=episode.index,
             frame=int(wrong[0]),
             feature=camera,
         )
+
+
+def _distance_s(times_L: np.ndarray, sorted_s: np.ndarray) -> np.ndarray:
+    """Seconds from each time to the nearest of ``sorted_s``; infinite where there is none."""
+    padded = np.concatenate([[-np.inf], sorted_s, [np.inf]])
+    after = np.searchsorted(padded, times_L)
+    return np.minimum(padded[after] - times_L, times_L - padded[after - 1])
 
 
 def _chosen(dataset: LeRobotDataset, length: int) -> list[int]:
@@ -157,8 +157,6 @@ def _decode(
     dataset: LeRobotDataset, camera: str, position: int, shape: ImageShape, means: ChannelMeans, findings: Findings
 ) -> None:
     episode = dataset.episodes[position]
-    if camera in episode.videos and not (dataset.root / episode.videos[camera].file).is_file():
-        return
     images: Iterator[tuple[int, np.ndarray]] = dataset.iter_frames(position, _chosen(dataset, episode.length), camera)
     for frame, image_HWC in images:
         means.add(image_HWC)
