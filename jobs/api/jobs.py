@@ -16,13 +16,9 @@ from jobs.services.cancel import job_cancel
 from jobs.services.submit import job_submit
 from jobs.states import JobState
 from tenants.bodies import parse_body
-from tenants.idempotency import idempotent
+from tenants.idempotency import KEY_PARAMETER, idempotent
 from tenants.listing import ListView, NoQuery, refuse_query
 from tenants.permissions import Permission
-
-IDEMPOTENCY_KEY = OpenApiParameter(
-    "Idempotency-Key", str, OpenApiParameter.HEADER, required=True, description="Makes a repeat harmless, for 24 h."
-)
 
 
 class JobListApi(ListView):
@@ -48,7 +44,7 @@ class JobListApi(ListView):
 
     @extend_schema(
         operation_id="jobs_submit",
-        parameters=[IDEMPOTENCY_KEY],
+        parameters=[KEY_PARAMETER],
         request=JobSpec,
         responses={(202, "application/json"): JobDetailOutput},
     )

@@ -24,6 +24,7 @@ from jobs.services.dispatch import Dispatch, job_dispatch
 from jobs.services.outbox import outbox_drain, outbox_prune
 from jobs.services.transition import job_transition
 from jobs.states import ATTEMPT_STATE_OF_WORKLOAD, ATTEMPT_TERMINAL, TERMINAL, AttemptState, JobState
+from tenants.datasets.services import sweep_unvalidated
 from tenants.scope import platform_scope
 
 logger = logging.getLogger(__name__)
@@ -40,6 +41,7 @@ class Repaired:
 
     outbox_sent: int = 0
     outbox_pruned: int = 0
+    validations_sent: int = 0  # dataset versions whose message or worker was lost
     dispatched: int = 0
     adopted: int = 0  # the runtime has the attempt after all
     requeued: int = 0  # the runtime lost the attempt
@@ -53,7 +55,7 @@ class Repaired:
 
 def reconcile(*, runtime: RuntimeClient) -> Repaired:
     """One sweep. A runtime that is away costs only the repairs that need it."""
-    repaired = Repaired(outbox_sent=outbox_drain(), outbox_pruned=outbox_prune())
+    repaired = Repaired(outbox_sent=outbox_drain(), outbox_pruned=outbox_prune(), validations_sent=sweep_unvalidated())
     deadline_s = monotonic() + _BUDGET_S
     try:
         status: RuntimeStatus | None = runtime.status()
