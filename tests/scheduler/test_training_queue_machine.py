@@ -2,9 +2,9 @@
 
 from contextlib import nullcontext
 
-from hypothesis import HealthCheck, settings
+from hypothesis import settings
 from hypothesis import strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, precondition, rule
+from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition, rule
 
 from gpu_runtime.scheduler.errors import (
     InFlightBound,
@@ -36,6 +36,10 @@ class TrainingQueueMachine(RuleBasedStateMachine):
         self.audited = AuditedQueue(limits=LIMITS, knobs=KNOBS | {"batch_limit_tokens": 40, "window_us": 300})
         self.granted: list[tuple[str, int]] = []  # every lease ever, live or not
         self.steps = dict.fromkeys(JOBS, 0)
+
+    @initialize(job_ids=st.lists(jobs, max_size=12))
+    def begin_with_some_work(self, job_ids):
+        self.produce(job_ids)
 
     # --- production
 
@@ -76,15 +80,19 @@ class TrainingQueueMachine(RuleBasedStateMachine):
         with self.audited.may_refuse(InvalidTransition, UnknownPartition):
             self.audited.ready(self.pick(at))
 
-    @rule(job_id=jobs)
-    def produce(self, job_id):
-        partition_id = None
-        with self.audited.may_refuse(InFlightBound, QueueFull):
-            partition_id = self.audited.reserve(job_id, self.steps[job_id])
-            self.steps[job_id] += 1
-        with self.audited.may_refuse(QueueFull, UnknownPartition):
-            self.audited.put(partition_id)
-            self.audited.ready(partition_id)
+    @rule(job_ids=st.lists(jobs, min_size=1, max_size=8))
+    def produce_ready_partitions(self, job_ids):
+        self.produce(job_ids)
+
+    def produce(self, job_ids):
+        for job_id in job_ids:
+            partition_id = None
+            with self.audited.may_refuse(InFlightBound, QueueFull):
+                partition_id = self.audited.reserve(job_id, self.steps[job_id])
+                self.steps[job_id] += 1
+            with self.audited.may_refuse(QueueFull, UnknownPartition):
+                self.audited.put(partition_id)
+                self.audited.ready(partition_id)
 
     @precondition(lambda self: self.audited.seen)
     @rule(at=index)
@@ -106,10 +114,14 @@ class TrainingQueueMachine(RuleBasedStateMachine):
     # --- consumption
 
     @rule(wait_us=st.sampled_from([0, 5, 50]))
+    def lease_a_group(self, wait_us):
+        self.next_group(wait_us)
+
     def next_group(self, wait_us):
         group = self.audited.next_group(after_us=wait_us)
         if group is not None:
             self.granted += [(leased.job.partition_id, leased.epoch) for leased in group.leases]
+        return group
 
     @precondition(lambda self: self.granted)
     @rule(at=index)
@@ -138,6 +150,16 @@ class TrainingQueueMachine(RuleBasedStateMachine):
     @rule(charge_us=charges)
     def complete_the_latest(self, charge_us):
         self.complete(at=-1, charge_us=charge_us)
+
+    @rule(groups=st.lists(st.lists(charges, min_size=1, max_size=4), min_size=1, max_size=4))
+    def work(self, groups):
+        """A worker that does nothing wrong; the store clears behind it."""
+        for charges_us in groups:
+            group = self.next_group(wait_us=50)
+            for at, leased in enumerate(group.leases if group else ()):
+                self.audited.complete(leased.job.partition_id, leased.epoch, charges_us[at % len(charges_us)])
+        for partition_id in self.audited.queue.awaiting_clear():
+            self.audited.clear(partition_id)
 
     @precondition(lambda self: self.granted)
     @rule(at=index, charge_us=charges)
@@ -209,10 +231,4 @@ class TrainingQueueMachine(RuleBasedStateMachine):
 
 
 TestTrainingQueue = TrainingQueueMachine.TestCase
-TestTrainingQueue.settings = settings(
-    max_examples=60,
-    stateful_step_count=50,
-    deadline=None,
-    derandomize=True,
-    suppress_health_check=[HealthCheck.filter_too_much, HealthCheck.too_slow],
-)
+TestTrainingQueue.settings = settings(max_examples=200, stateful_step_count=50, deadline=None, derandomize=True)
