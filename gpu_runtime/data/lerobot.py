@@ -17,7 +17,7 @@ from gpu_runtime.data.errors import DatasetError
 from gpu_runtime.data.images import decode_image
 from gpu_runtime.data.info import DatasetInfo, read_info
 from gpu_runtime.data.schema import infer_schema
-from gpu_runtime.data.tables import iter_rows, read_columns, scalar_column, vector_column
+from gpu_runtime.data.tables import check_row_count, iter_rows, read_columns, scalar_column, vector_column
 from gpu_runtime.data.video import decode_at
 from gpu_runtime.protocol.schema import DatasetSchema
 
@@ -115,9 +115,7 @@ class LeRobotDataset:
         names = [self.schema.action.key, "timestamp", "task_index"]
         if self.schema.state is not None:
             names.append(self.schema.state.key)
-        per_file = {}
-        for file in dict.fromkeys(episode.data_file for episode in self.episodes):
-            per_file[file] = self._read_file(file, names)
+        per_file = {file: self._read_file(file, names, rows) for file, rows in self.rows_per_file().items()}
         parts = [self._episode_rows(per_file[episode.data_file], episode) for episode in self.episodes]
         state = None if self.schema.state is None else np.concatenate([part["state"] for part in parts])
         joined = {
@@ -125,7 +123,15 @@ class LeRobotDataset:
         }
         return {"state": state, **joined}
 
-    def _read_file(self, file: str, names: list[str]) -> dict[str, np.ndarray]:
+    def rows_per_file(self) -> dict[str, int]:
+        """Rows that each data file must have: the frames of its episodes."""
+        rows: dict[str, int] = {}
+        for episode in self.episodes:
+            rows[episode.data_file] = rows.get(episode.data_file, 0) + episode.length
+        return rows
+
+    def _read_file(self, file: str, names: list[str], rows: int) -> dict[str, np.ndarray]:
+        check_row_count(self.root, file, rows)
         table = read_columns(self.root, file, names)
         columns = {
             "action": vector_column(table, self.schema.action.key, self.schema.action.dim, file),
@@ -139,11 +145,10 @@ class LeRobotDataset:
     @staticmethod
     def _episode_rows(columns: dict[str, np.ndarray], episode: Episode) -> dict[str, np.ndarray]:
         stop = episode.row_start + episode.length
-        rows = columns["action"].shape[0]
-        if stop > rows:
+        if stop > len(columns["action"]):
             raise DatasetError(
-                "episode_length",
-                f"length is {episode.length} from row {episode.row_start}, but the file has {rows} rows",
+                "episode_range",
+                f"rows {episode.row_start} to {stop} are not all in the file",
                 file=episode.data_file,
                 episode=episode.index,
             )

@@ -45,6 +45,8 @@ def open_parquet(root: Path, relative: str) -> pq.ParquetFile:
     _check_footer(path, relative)
     try:
         file = pq.ParquetFile(path, thrift_string_size_limit=FOOTER_BYTES_MAX, thrift_container_size_limit=1_000_000)
+    except MemoryError:  # Arrow's own kind is also an ArrowException
+        raise
     except (pa.ArrowException, OSError, ValueError) as error:
         raise DatasetError("parquet_unreadable", f"{relative} cannot be read: {error}", file=relative) from error
     if file.metadata.num_columns > COLUMNS_MAX:
@@ -56,6 +58,13 @@ def open_parquet(root: Path, relative: str) -> pq.ParquetFile:
     if not 0 <= file.metadata.num_rows <= ROWS_MAX:
         raise DatasetError("parquet_unreadable", f"{relative} claims {file.metadata.num_rows} rows", file=relative)
     return file
+
+
+def check_row_count(root: Path, relative: str, rows: int) -> None:
+    """Refuse a file that has other than ``rows`` rows, before any of them is read."""
+    found = open_parquet(root, relative).metadata.num_rows
+    if found != rows:
+        raise DatasetError("episode_length", f"the file has {found} rows; its episodes have {rows}", file=relative)
 
 
 def _check_size(file: pq.ParquetFile, columns: Sequence[str], relative: str) -> None:
@@ -81,6 +90,8 @@ def read_columns(root: Path, relative: str, columns: Sequence[str]) -> pa.Table:
     _check_size(file, columns, relative)
     try:
         return file.read(columns=list(columns), use_threads=False)
+    except MemoryError:  # Arrow's own kind is also an ArrowException
+        raise
     except (pa.ArrowException, OSError, ValueError) as error:
         raise DatasetError("parquet_unreadable", f"{relative} cannot be read: {error}", file=relative) from error
 
@@ -102,6 +113,8 @@ def iter_rows(root: Path, relative: str, column: str, start: int, stop: int) -> 
                         yield batch.column(0).slice(low, high - low)
                     position += batch.num_rows
             first += rows
+    except MemoryError:  # Arrow's own kind is also an ArrowException
+        raise
     except (pa.ArrowException, OSError, ValueError) as error:
         raise DatasetError("parquet_unreadable", f"{relative} cannot be read: {error}", file=relative) from error
 

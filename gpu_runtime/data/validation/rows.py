@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from gpu_runtime.data.episode import Episode
 from gpu_runtime.data.lerobot import LeRobotDataset
-from gpu_runtime.data.tables import open_parquet, read_columns, scalar_column, vector_column
+from gpu_runtime.data.tables import check_row_count, open_parquet, read_columns, scalar_column, vector_column
 from gpu_runtime.data.validation.findings import Findings
 from gpu_runtime.data.video import TOLERANCE_S
 from gpu_runtime.protocol.schema import VectorFeature
@@ -35,15 +35,8 @@ def _check_file(dataset: LeRobotDataset, file: str, episodes: list[Episode], fin
     for name in missing:
         findings.error("column_missing", f"there is no column {name!r}", file=file, feature=name)
     columns = [name for name in (*BOOKKEEPING, *(vector.key for vector in vectors)) if name not in missing]
+    check_row_count(dataset.root, file, sum(episode.length for episode in episodes))
     table = read_columns(dataset.root, file, columns)
-    expected = sum(episode.length for episode in episodes)
-    if table.num_rows != expected:
-        findings.error(
-            "episode_length",
-            f"the file has {table.num_rows} rows; its episodes have {expected}",
-            file=file,
-            episode=episodes[0].index if len(episodes) == 1 else None,
-        )
     for vector in vectors:
         if vector.key not in missing:
             with findings.guard(file, episode=episodes[0].index, feature=vector.key):

@@ -129,10 +129,11 @@ def _check_frame_times(
     times_L = segment.from_s + np.arange(episode.length) / dataset.info.fps
     wrong = np.flatnonzero(_distance_s(times_L, facts.times_s) > max(2 * TOLERANCE_S, 1e-2 / dataset.info.fps))
     if wrong.size:
+        last_s = float(facts.times_s[-1]) if len(facts.times_s) else -1.0
         findings.error(
-            "video_truncated" if wrong[-1] == episode.length - 1 else "video_frames_missing",
+            "video_truncated" if times_L[wrong[0]] > last_s else "video_frames_missing",
             f"no video frame at {times_L[wrong[0]]:.4f} s; {len(wrong)} of {episode.length} frames are missing; the "
-            f"video has {len(facts.times_s)} frames, the last at {max(facts.times_s, default=0.0):.4f} s",
+            f"video has {len(facts.times_s)} frames, the last at {last_s:.4f} s",
             file=segment.file,
             episode=episode.index,
             frame=int(wrong[0]),
