@@ -9,7 +9,7 @@ from typing import TypeVar
 
 import torch
 
-from gpu_runtime.protocol.ids import PartitionId
+from gpu_runtime.protocol.ids import JobId, PartitionId, TenantId
 from gpu_runtime.protocol.messages import PolicyVersionPublished, ServiceStatus
 from gpu_runtime.scheduler.training_queue import Group, LeasedJob, Purpose
 from gpu_runtime.services.checkpoints import Checkpoints
@@ -60,7 +60,8 @@ class TrainingService:
 
     def mount(self, job: MountedJob, weight: int) -> None:
         """From here on the job's partitions can be leased."""
-        self._queue.queue.set_weight(job.tenant_id, weight)
+        self._queue.queue.set_weight(TenantId(job.tenant_id), weight)
+        self._queue.queue.set_policy_version(JobId(job.key), job.slot.policy_version)
         self._mounted[job.key] = job
 
     async def unmount(self, job: MountedJob) -> None:

@@ -27,7 +27,7 @@ from gpu_runtime.protocol.specs import SftJobSpec
 from gpu_runtime.protocol.wire import decode, encode
 from gpu_runtime.services.config import RuntimeConfig
 
-TOKEN = "a-token-for-tests-only"  # noqa: S105
+TOKEN = "a-token-for-tests-only"
 REPOSITORY = Path(__file__).parents[2]
 SETTINGS = {
     "JOYNEXUS_RUNTIME_TOKEN": TOKEN,

@@ -1,0 +1,119 @@
+"""A disk that is full or a journal that can't be written: no new work, a clear state, nothing lost."""
+
+import asyncio
+from pathlib import Path
+
+import pytest
+
+from gpu_runtime.protocol.messages import DatasetBinding, LogWritten, WorkloadState
+from gpu_runtime.services.errors import Unavailable
+from gpu_runtime.store import durability as durability_module
+from gpu_runtime.store.durability import Durability
+from gpu_runtime.store.errors import DiskFull, PartitionsFull
+from gpu_runtime.store.journal import Journal
+from gpu_runtime.store.records import Entry, Write
+from tests.support.demonstrations import bind, make_dataset
+from tests.support.runtime import ended, events_of, make_config, metric, running, submit_message
+
+
+@pytest.fixture(scope="module")
+def datasets(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("datasets")
+
+
+@pytest.fixture(scope="module")
+def binding(datasets: Path) -> DatasetBinding:
+    return bind(datasets, make_dataset(datasets / "one"))
+
+
+def log(text: str) -> Write:
+    return Write(entries=(Entry(body=LogWritten(level="info", message=text), occurred_at_us=1),))
+
+
+async def test_a_full_journal_stops_leases_and_submits_and_loses_nothing(
+    tmp_path: Path, datasets: Path, binding: DatasetBinding
+) -> None:
+    submit = submit_message(binding, steps=30, checkpoint_every=1000, evaluate_every=1000)
+    async with running(make_config(tmp_path, datasets)) as runtime:
+        await runtime.master.submit(submit)
+        while len(metric(events_of(runtime, "job"), "train/loss")) < 3:
+            await runtime.feed.read(after=runtime.journal.last_seq, limit=1, wait_s=5)
+        runtime.journal.set_max_bytes(1)
+        while runtime.durability.problem is None:
+            await asyncio.sleep(0.01)
+        status = runtime.status()
+        assert (status.accepting, status.reason) == (False, "disk_full")
+        assert (status.services[0].state, status.services[0].reason) == ("stopped", "disk_full")
+        with pytest.raises(Unavailable) as refused:
+            await runtime.master.submit(submit_message(binding, job_id="other"))
+        assert (refused.value.status, refused.value.body.code) == (503, "disk_full")
+        slot = runtime.training.mounted[0].slot
+        stuck_at, written = slot.step, len(metric(events_of(runtime, "job"), "train/loss"))
+        await asyncio.sleep(0.3)
+        assert slot.step == stuck_at == written + 1, "one measured step is held, none is begun"
+        runtime.journal.set_max_bytes(None)
+        assert (await ended(runtime, submit)).state is WorkloadState.SUCCEEDED
+        assert runtime.status().accepting
+        events = events_of(runtime)
+    assert [step for step, _ in metric(events, "train/loss")] == list(range(1, 31))
+    billed = [
+        line.quantity for e in events if e.body.type == "usage" for line in e.body.lines if "samples" in line.meter
+    ]
+    assert billed == [4] * 30
+
+
+async def test_too_little_free_space_stops_new_work_until_there_is_room(
+    tmp_path: Path, datasets: Path, binding: DatasetBinding, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    free = 10
+    monkeypatch.setattr(durability_module, "free_bytes", lambda _: free)
+    async with running(make_config(tmp_path, datasets, min_free_bytes=1000)) as runtime:
+        assert (runtime.status().accepting, runtime.status().reason) == (False, "disk_full")
+        with pytest.raises(Unavailable, match="10 bytes free, 1000 must stay free"):
+            await runtime.master.submit(submit_message(binding))
+        assert events_of(runtime) == []
+        free = 10**12
+        await runtime.master.submit(submit_message(binding, steps=1))
+        assert runtime.status().accepting
+
+
+async def test_a_write_is_repeated_until_it_works_and_the_trouble_is_visible_meanwhile(tmp_path: Path) -> None:
+    journal = Journal(tmp_path / "j", max_bytes=1)
+    durability = Durability(journal, tmp_path)
+    heard = asyncio.create_task(durability.changed.wait(5))
+    writing = asyncio.create_task(durability.write(log("x" * 100_000)))
+    assert await heard
+    assert durability.problem.code == "disk_full"
+    with pytest.raises(DiskFull):
+        await durability.write_now(log("y" * 100_000))
+    journal.set_max_bytes(None)
+    await writing
+    assert durability.problem is None
+    assert [len(event.body.message) for event in journal.read(after=0, limit=9)] == [100_000]
+
+
+async def test_a_file_system_that_refuses_is_named_and_tried_again(tmp_path: Path) -> None:
+    durability = Durability(Journal(tmp_path / "j"), tmp_path)
+    faults = [OSError(28, "No space left on device"), OSError(5, "Input/output error")]
+    codes: list[str] = []
+
+    def action() -> str:
+        if durability.problem:
+            codes.append(durability.problem.code)
+        if faults:
+            raise faults.pop(0)
+        return "done"
+
+    assert await durability.persist(action) == "done"
+    assert codes == ["disk_full", "journal_unwritable"]
+
+
+async def test_a_store_full_of_live_partitions_is_no_trouble_with_the_disk(tmp_path: Path) -> None:
+    durability = Durability(Journal(tmp_path / "j"), tmp_path)
+
+    def full() -> None:
+        raise PartitionsFull("enough")
+
+    with pytest.raises(PartitionsFull):
+        await durability.persist(full)
+    assert durability.problem is None

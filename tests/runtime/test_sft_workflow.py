@@ -1,0 +1,245 @@
+"""Jobs on the real thing: tiny base, real heads, real files, in one process."""
+
+import hashlib
+import json
+import zipfile
+from io import BytesIO
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from gpu_runtime.data.samples import SampleSource
+from gpu_runtime.protocol.messages import DatasetBinding, SubmitJob, WorkloadState
+from gpu_runtime.protocol.specs import TrainingSpec
+from gpu_runtime.scheduler.training_queue import Purpose
+from gpu_runtime.store.journal import Journal
+from gpu_runtime.workflows.plan import EVALUATION_FRAMES_MAX, SftPlan
+from tests.support.demonstrations import bind, make_dataset
+from tests.support.runtime import GR00T, MLP, OFT, ended, events_of, make_config, metric, running, submit_message
+
+
+@pytest.fixture(scope="module")
+def datasets(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("datasets")
+
+
+@pytest.fixture(scope="module")
+def one_view(datasets: Path) -> DatasetBinding:
+    return bind(datasets, make_dataset(datasets / "one"))
+
+
+@pytest.fixture(scope="module")
+def two_views(datasets: Path) -> DatasetBinding:
+    return bind(datasets, make_dataset(datasets / "two", cameras=2, state_dim=4, action_dim=3, seed=1))
+
+
+async def losses_of(state: Path, datasets: Path, *submits: SubmitJob, **settings: int) -> dict[str, list[tuple]]:
+    """Train these jobs together; (step, loss) of each job."""
+    async with running(make_config(state, datasets, **settings)) as runtime:
+        for submit in submits:
+            await runtime.master.submit(submit)
+        for submit in submits:
+            status = await ended(runtime, submit, 120)
+            assert status.state is WorkloadState.SUCCEEDED, status
+        return {submit.job_id: metric(events_of(runtime, submit.job_id), "train/loss") for submit in submits}
+
+
+async def test_a_job_trains_evaluates_checkpoints_and_exports(
+    tmp_path: Path, datasets: Path, two_views: DatasetBinding
+) -> None:
+    submit = submit_message(two_views, steps=8, evaluate_every=4, checkpoint_every=3)
+    async with running(make_config(tmp_path, datasets)) as runtime:
+        await runtime.master.submit(submit)
+        assert (await ended(runtime, submit)).step == 8
+        events = events_of(runtime, "job")
+        everything = events_of(runtime)
+        assert runtime.partitions.live_bytes == runtime.queue.queue.live_bytes() == 0
+        archive = runtime.artifacts.archive("job-1-v8")
+    states = [event.body.state for event in events if event.body.type == "state"]
+    assert states == ["accepted", "starting", "running", "succeeded"]
+    for name in ("train/loss", "train/grad_norm", "train/lr", "train/samples_per_s", "service/queue_wait_ms"):
+        assert [step for step, _ in metric(events, name)] == list(range(1, 9)), name
+    assert [step for step, _ in metric(events, "eval/action_error/a2")] == [4, 8]
+    versions = [event.body.version for event in events if event.body.type == "policy_version"]
+    assert versions == [3, 6, 8]
+    assert sorted(path.name for path in (tmp_path / "checkpoints/job/1").iterdir()) == [
+        "step-0000000006",
+        "step-0000000008",
+    ]
+    assert list((tmp_path / "partitions").iterdir()) == []
+    assert_exact_books(everything, samples={"job": 32})
+    published = next(event.body for event in events if event.body.type == "artifact")
+    data = archive.read_bytes()
+    assert (published.bytes, published.sha256) == (len(data), hashlib.sha256(data).hexdigest())
+    with zipfile.ZipFile(BytesIO(data)) as files:
+        assert {entry.path for entry in published.files} == set(files.namelist())
+        assert all(hashlib.sha256(files.read(f.path)).hexdigest() == f.sha256 for f in published.files)
+        manifest = json.loads(files.read("manifest.json"))
+    assert manifest == json.loads(json.dumps(published.manifest))
+    assert manifest["training"]["final_metrics"]["train/loss"] == metric(events, "train/loss")[-1][1]
+    assert manifest["evaluation"]["eval/action_error"] == metric(events, "eval/action_error")[-1][1]
+
+
+def assert_exact_books(events: list, samples: dict[str, int]) -> None:
+    """Every microsecond has one owner, every usage line one span, every sample one bill."""
+    spans = {event.body.span_id: event.body for event in events if event.body.type == "span"}
+    used = dict.fromkeys(spans, 0)
+    billed = dict.fromkeys(samples, 0)
+    for event in events:
+        if event.body.type != "usage":
+            continue
+        for line in event.body.lines:
+            if line.meter == "train.compute_us":
+                used[event.body.span_id] += line.quantity
+            elif event.body.billable:
+                billed[event.job_id] += line.quantity
+    for span in spans.values():
+        assert sum(span.shares.values()) + span.overhead_us == span.busy_us
+        assert used[span.span_id] == sum(span.shares.values())
+    assert billed == samples
+
+
+async def test_four_tenants_together_have_the_losses_of_four_alone(
+    tmp_path: Path, datasets: Path, one_view: DatasetBinding, two_views: DatasetBinding
+) -> None:
+    settings = {"steps": 100, "batch_size": 2, "evaluate_every": 1000, "checkpoint_every": 1000}
+    submits = [
+        submit_message(binding, job_id=f"job-{tenant}", tenant_id=tenant, head=head, **settings)
+        for tenant, binding, head in [
+            ("a", one_view, MLP),
+            ("b", two_views, MLP | {"horizon": 4}),
+            ("c", one_view, OFT),
+            ("d", two_views, GR00T),
+        ]
+    ]
+    together = await losses_of(tmp_path / "together", datasets, *submits, window_ms=60_000)
+    journal = Journal(tmp_path / "together" / "journal.sqlite3")
+    sizes = [size for event in journal.read(after=0, limit=9999) for _, size in metric([event], "service/group_size")]
+    assert np.mean(sizes) > 2, "they were hardly ever together: nothing is shown"
+    for submit in submits:
+        alone = await losses_of(tmp_path / submit.job_id, datasets, submit)
+        assert len(alone[submit.job_id]) == 100
+        np.testing.assert_allclose(together[submit.job_id], alone[submit.job_id], rtol=1e-6)
+
+
+async def test_a_poisoned_tenant_fails_alone_and_its_mate_does_not_notice(
+    tmp_path: Path,
+    datasets: Path,
+    one_view: DatasetBinding,
+    two_views: DatasetBinding,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    good = submit_message(one_view, job_id="good", tenant_id="a", steps=12)
+    bad = submit_message(two_views, job_id="bad", tenant_id="b", steps=12)
+    alone = await losses_of(tmp_path / "alone", datasets, good)
+    poison(monkeypatch, "two", at_batch=5)
+    async with running(make_config(tmp_path / "both", datasets)) as runtime:
+        await runtime.master.submit(bad)
+        await runtime.master.submit(good)
+        status = await ended(runtime, bad)
+        assert (status.state, status.reason) == (WorkloadState.FAILED, "non_finite_loss")
+        assert (await ended(runtime, good)).state is WorkloadState.SUCCEEDED
+        events = events_of(runtime)
+        assert runtime.partitions.live_bytes == 0
+    assert metric([event for event in events if event.job_id == "good"], "train/loss") == alone["good"]
+    ruined = [event.body for event in events if event.job_id == "bad" and event.body.type == "usage"][-1]
+    assert (ruined.billable, ruined.reason) == (False, "step_failed")
+    done = metric([event for event in events if event.job_id == "bad"], "train/loss")
+    assert len(done) == status.step < 12
+    assert_exact_books(events, samples={"good": 48, "bad": 4 * status.step})
+
+
+def poison(monkeypatch: pytest.MonkeyPatch, dataset: str, *, at_batch: int) -> None:
+    """From its ``at_batch``-th batch on, the dataset of this name yields an action that is not a number."""
+    original, count = SampleSource.batch, 0
+
+    def batch(source: SampleSource, refs):
+        nonlocal count
+        result = original(source, refs)
+        if source.dataset.root.name == dataset:
+            count += 1
+            if count >= at_batch:
+                result.actions_BHA[0, 0, 0] = np.nan
+        return result
+
+    monkeypatch.setattr(SampleSource, "batch", batch)
+
+
+async def test_a_cancelled_job_stops_at_once_and_leaves_nothing_behind(
+    tmp_path: Path, datasets: Path, one_view: DatasetBinding
+) -> None:
+    submit = submit_message(one_view, steps=100_000)
+    async with running(make_config(tmp_path, datasets)) as runtime:
+        await runtime.master.submit(submit)
+        while not metric(events_of(runtime, "job"), "train/loss"):
+            await runtime.feed.read(after=runtime.journal.last_seq, limit=1, wait_s=5)
+        await runtime.master.cancel("job", 1)
+        at_cancel = runtime.journal.last_seq
+        status = await ended(runtime, submit, 10)
+        events = events_of(runtime)
+        assert (status.state, status.reason) == (WorkloadState.CANCELLED, "cancelled")
+        assert runtime.partitions.live_bytes == runtime.queue.queue.live_bytes() == 0
+        assert (await runtime.master.cancel("job", 1)).state is WorkloadState.CANCELLED
+    assert sum(event.body.type == "span" for event in events if event.seq > at_cancel) <= 1
+    assert [event.body.state for event in events if event.body.type == "state"][-2:] == ["cancelling", "cancelled"]
+    assert list((tmp_path / "partitions").iterdir()) == []
+
+
+async def test_a_dataset_whose_files_changed_since_validation_fails_its_job(
+    tmp_path: Path, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    datasets = tmp_path_factory.mktemp("changing")
+    path = make_dataset(datasets / "set")
+    submit = submit_message(bind(datasets, path))
+    (path / "README.md").write_text("added later")
+    async with running(make_config(tmp_path, datasets)) as runtime:
+        await runtime.master.submit(submit)
+        status = await ended(runtime, submit)
+    assert (status.state, status.reason) == (WorkloadState.FAILED, "dataset_changed")
+    assert "hash" in status.message
+
+
+async def test_more_jobs_than_may_be_mounted_wait_and_then_run(
+    tmp_path: Path, datasets: Path, one_view: DatasetBinding
+) -> None:
+    submits = [submit_message(one_view, job_id=f"job{n}", steps=2) for n in range(3)]
+    async with running(make_config(tmp_path, datasets, max_jobs=1)) as runtime:
+        for submit in submits:
+            await runtime.master.submit(submit)
+        assert [(await ended(runtime, submit)).state for submit in submits] == [WorkloadState.SUCCEEDED] * 3
+        states = [(e.job_id, e.body.state) for e in events_of(runtime) if e.body.type == "state"]
+    assert states.index(("job0", "succeeded")) < states.index(("job1", "starting"))
+    assert states.index(("job1", "succeeded")) < states.index(("job2", "starting"))
+
+
+def plan(**changes: int) -> SftPlan:
+    training = TrainingSpec(**{"steps": 6, "batch_size": 4, "evaluate_every": 3, "checkpoint_every": 2} | changes)
+    return SftPlan.of(training, lengths=(10,) * 5, fit_frames=7)
+
+
+def test_a_resumed_plan_is_the_rest_of_the_whole_plan() -> None:
+    whole = [work.name for work in plan().works(start_step=0, needs_fit=True)]
+    assert whole[:4] == ["fit/0", "train/1", "train/2", "train/3"]
+    assert whole[4:7] == ["evaluate/3/0", "evaluate/3/1", "evaluate/3/2"]
+    for step in range(1, 7):
+        rest = [work.name for work in plan().works(start_step=step, needs_fit=False)]
+        assert rest == whole[whole.index(f"train/{step}") + 1 :]
+
+
+def test_the_last_step_is_evaluated_whatever_the_interval() -> None:
+    works = list(plan(evaluate_every=100).works(start_step=0, needs_fit=False))
+    assert [work.step for work in works if work.purpose is Purpose.EVALUATE] == [6, 6, 6]
+
+
+def test_evaluation_sees_held_out_frames_only_each_once_and_not_too_many() -> None:
+    big = SftPlan.of(TrainingSpec(steps=1, holdout_fraction=0.5), lengths=(100,) * 8, fit_frames=7)
+    works = [work for work in big.works(start_step=0, needs_fit=False) if work.purpose is Purpose.EVALUATE]
+    frames = [frame for work in works for frame in big.frames(work)]
+    assert len(frames) == len(set(frames)) == EVALUATION_FRAMES_MAX
+    assert {frame.episode for frame in frames} == set(big.split.holdout)
+
+
+def test_a_job_without_held_out_episodes_is_trained_and_not_evaluated() -> None:
+    works = list(plan(holdout_fraction=0).works(start_step=0, needs_fit=False))
+    assert [work.name for work in works] == [f"train/{step}" for step in range(1, 7)]
