@@ -14,8 +14,9 @@ FAMILIES = {
 
 
 def make_environment(env_id: str, *, cameras: Sequence[str] | None = None, size: int = 64) -> Environment:
-    """Start one environment with square images of ``size`` pixels from ``cameras`` (short names; None: its usual ones).
+    """Start one environment with square images of ``size`` pixels.
 
+    ``cameras`` are short names such as ``base``; None takes the task's usual ones.
     Raises UnknownEnvironment, UnknownCamera, SimulatorMissing.
     """
     namespace = env_id.rpartition("/")[0]

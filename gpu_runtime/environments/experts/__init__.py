@@ -1,4 +1,4 @@
-"""Scripted controllers that solve a task from true poses. Each is Markov: the action depends on the present state only.
+"""Scripted controllers that solve a task from true poses. Each is Markov: the present state alone decides.
 
 Cloning a controller with hidden phases or noise would ask a policy to predict what it cannot see.
 """

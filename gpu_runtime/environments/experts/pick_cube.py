@@ -1,4 +1,7 @@
-"""PickCube: turn to the cube's faces above it, go down, close, carry. Action [7] = delta xyz, rotation xyz, gripper."""
+"""PickCube: turn to the cube's faces above it, go down, close, carry.
+
+Action [7] = delta xyz, rotation xyz, gripper.
+"""
 
 from collections.abc import Mapping
 

@@ -1,4 +1,7 @@
-"""PushCube with a closed gripper: over the cube, down behind it, forward. Action [4] = delta xyz, gripper."""
+"""PushCube with a closed gripper: over the cube, down behind it, forward.
+
+Action [4] = delta xyz, gripper.
+"""
 
 from collections.abc import Mapping
 

@@ -1,0 +1,98 @@
+"""Demonstrations by a scripted expert: simulated first, filmed afterwards from the states kept.
+
+Physics costs a tenth of a picture, so episodes that fail are never filmed, and one simulation could be filmed from
+any camera. Shapes: N frames, S state dimensions, A action dimensions, K numbers of a snapshot.
+"""
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from enum import StrEnum
+
+import numpy as np
+
+from gpu_runtime.data.recorder import Recorder
+from gpu_runtime.environments.base import Environment
+from gpu_runtime.environments.errors import SimulatorError
+from gpu_runtime.environments.experts import Expert
+
+TRIES_PER_EPISODE_MAX = 10
+
+
+class Outcome(StrEnum):
+    """How one try ended."""
+
+    SOLVED = "solved"  # by the expert's own actions: kept
+    FAILED = "failed"  # the world ended or time was up before success
+    SOLVED_AT_RESET = "solved_at_reset"  # nothing was left to demonstrate
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Demonstration:
+    """One solved try, up to the first step that succeeded; row ``i`` is what was there when action ``i`` was taken."""
+
+    seed: int
+    snapshots_NK: np.ndarray
+    states_NS: np.ndarray
+    actions_NA: np.ndarray
+
+
+class ExpertTooWeak(SimulatorError):
+    """The expert solves so few tries that the recording would not end."""
+
+
+def demonstrate(environment: Environment, expert: Expert, seed: int) -> tuple[Outcome, Demonstration | None]:
+    """One try from ``seed``."""
+    observation = environment.reset(seed)
+    if environment.succeeded():
+        return Outcome.SOLVED_AT_RESET, None
+    snapshots, states, actions = [], [], []
+    while True:
+        action = expert(environment.privileged())
+        snapshots.append(environment.snapshot())
+        states.append(observation.state_S)
+        actions.append(action)
+        result = environment.step(action)
+        observation = result.observation
+        if result.success:
+            kept = Demonstration(
+                seed=seed,
+                snapshots_NK=np.stack(snapshots),
+                states_NS=np.stack(states),
+                actions_NA=np.stack(actions),
+            )
+            return Outcome.SOLVED, kept
+        if result.terminated or result.truncated:
+            return Outcome.FAILED, None
+
+
+def demonstrations(
+    environment: Environment, expert: Expert, *, episodes: int, seed: int, outcomes: dict[Outcome, int]
+) -> Iterator[Demonstration]:
+    """Solved tries from ``seed`` upwards until there are ``episodes``; counts every try in ``outcomes``.
+
+    Raises ExpertTooWeak when ten times as many tries did not give enough.
+    """
+    kept = 0
+    for attempt in range(episodes * TRIES_PER_EPISODE_MAX):
+        outcome, demonstration = demonstrate(environment, expert, seed + attempt)
+        outcomes[outcome] = outcomes.get(outcome, 0) + 1
+        if demonstration is not None:
+            kept += 1
+            yield demonstration
+        if kept == episodes:
+            return
+    raise ExpertTooWeak(f"the expert solved {kept} of {sum(outcomes.values())} tries; {episodes} were asked for")
+
+
+def film(
+    environment: Environment, demonstration: Demonstration, recorder: Recorder, on_frame: Callable[[], None]
+) -> None:
+    """Render every frame of one demonstration into ``recorder`` as one episode."""
+    environment.reset(demonstration.seed)  # what a snapshot does not hold, such as shapes and colours
+    recorder.start_episode(environment.instruction)
+    rows = zip(demonstration.snapshots_NK, demonstration.states_NS, demonstration.actions_NA, strict=True)
+    for snapshot_K, state_S, action_A in rows:
+        environment.restore(snapshot_K)
+        recorder.add(environment.render(), state_S, action_A)
+        on_frame()
+    recorder.end_episode()

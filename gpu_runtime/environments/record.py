@@ -1,0 +1,116 @@
+"""``python -m gpu_runtime record``: a scripted expert's demonstrations as a LeRobot v3.0 dataset."""
+
+import argparse
+import json
+import sys
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from gpu_runtime.data.recorder import Recorder
+from gpu_runtime.data.recording.checks import RecordingError, check_path
+from gpu_runtime.environments.base import Environment
+from gpu_runtime.environments.demonstrations import Demonstration, Outcome, demonstrations, film
+from gpu_runtime.environments.errors import SimulatorError
+from gpu_runtime.environments.experts import expert_for
+from gpu_runtime.environments.progress import Progress
+from gpu_runtime.environments.registry import make_environment
+
+
+def _integer(low: int, high: int) -> Any:
+    def parse(text: str) -> int:
+        value = int(text)
+        if not low <= value <= high:
+            raise argparse.ArgumentTypeError(f"{value} is not from {low} to {high}")
+        return value
+
+    return parse
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="python -m gpu_runtime record", description=__doc__)
+    parser.add_argument("--env", required=True, help="environment id, for example PushCube-v1 or gym_pusht/PushT-v0")
+    parser.add_argument("--episodes", type=_integer(1, 100_000), required=True, help="solved episodes to keep")
+    parser.add_argument("--out", type=Path, required=True, help="folder to create; must not exist")
+    parser.add_argument(
+        "--cameras", help="comma-separated views, for example base,hand; default: the task's usual ones"
+    )
+    parser.add_argument("--size", type=_integer(16, 1024), default=64, help="height and width of each view in pixels")
+    parser.add_argument("--seed", type=_integer(0, 2**31), default=0, help="first reset seed; tries count up from it")
+    parser.add_argument("--progress-json", action="store_true", help="progress as JSON lines on standard error")
+    return parser
+
+
+def _one_thread() -> None:
+    """Tensors of one robot are tiny: more threads only fight over cores."""
+    torch = sys.modules.get("torch")
+    if torch is not None:
+        torch.set_num_threads(1)
+
+
+def _simulate(
+    environment: Environment, options: argparse.Namespace, outcomes: dict[Outcome, int]
+) -> list[Demonstration]:
+    progress = Progress("simulate", options.episodes, "episodes", as_json=options.progress_json)
+    kept = []
+    source = demonstrations(
+        environment, expert_for(options.env), episodes=options.episodes, seed=options.seed, outcomes=outcomes
+    )
+    for demonstration in source:
+        kept.append(demonstration)
+        progress.tick()
+    progress.finish()
+    return kept
+
+
+def _film(environment: Environment, kept: Sequence[Demonstration], options: argparse.Namespace) -> None:
+    schema = environment.schema()
+    description = {
+        "environment": options.env,
+        "source": "scripted Markov expert, clean actions, simulated physics and cameras",
+        "seeds": [demonstration.seed for demonstration in kept],
+        "success": "every episode ends with the step that first succeeded",
+    }
+    frames = sum(len(demonstration.actions_NA) for demonstration in kept)
+    progress = Progress("render", frames, "frames", as_json=options.progress_json)
+    with Recorder(options.out, schema, round(schema.control_hz), description=description) as recorder:
+        for demonstration in kept:
+            film(environment, demonstration, recorder, progress.tick)
+    progress.finish()
+
+
+def record(options: argparse.Namespace) -> dict[str, Any]:
+    """Record as asked; returns the counts of the final line."""
+    started_s = time.monotonic()
+    expert_for(options.env)
+    check_path(options.out)
+    cameras = options.cameras.split(",") if options.cameras else None
+    environment = make_environment(options.env, cameras=cameras, size=options.size)
+    _one_thread()
+    outcomes: dict[Outcome, int] = {}
+    try:
+        kept = _simulate(environment, options, outcomes)
+        _film(environment, kept, options)
+    finally:
+        environment.close()
+    return {
+        "episodes": len(kept),
+        "frames": sum(len(demonstration.actions_NA) for demonstration in kept),
+        "tried": sum(outcomes.values()),
+        "failed": outcomes.get(Outcome.FAILED, 0),
+        "solved_at_reset": outcomes.get(Outcome.SOLVED_AT_RESET, 0),
+        "wall_s": round(time.monotonic() - started_s, 2),
+    }
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Command line; the last line of standard output is one JSON object. Status 2: refused, with the reason."""
+    options = _parser().parse_args(argv)
+    try:
+        counts = record(options)
+    except (SimulatorError, RecordingError) as error:
+        print(f"record: {error}", file=sys.stderr)
+        return 2
+    print(json.dumps(counts), flush=True)
+    return 0
