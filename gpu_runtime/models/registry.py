@@ -29,7 +29,7 @@ def load_backbone(
         raise ValueError(f"dtype: {dtype!r}, allowed are {sorted(DTYPES)}")
     load = load_built_in if entry.random_weights else load_checkpoint
     base = load(entry.source, device=torch.device(device), dtype=DTYPES[dtype])
-    text = base.model.config.text_config
+    text = base.model.text_settings
     info = BaseModelInfo(
         name=entry.name,
         revision=base.revision,

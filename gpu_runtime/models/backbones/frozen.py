@@ -3,6 +3,7 @@
 import torch
 from torch import nn
 from torch.nn import functional
+from transformers.models.qwen3_vl.configuration_qwen3_vl import Qwen3VLTextConfig, Qwen3VLVisionConfig
 from transformers.models.qwen3_vl.modeling_qwen3_vl import Qwen3VLModel
 
 STABLE_GEMM_ROWS = 16
@@ -20,6 +21,18 @@ class FrozenQwen3VL(Qwen3VLModel):
     def train(self, mode: bool = True) -> "FrozenQwen3VL":
         """Always evaluation mode: ``train()`` of whatever holds the model must not change anybody's features."""
         return super().train(False)
+
+    @property
+    def text_settings(self) -> Qwen3VLTextConfig:
+        """The text stack's part of the configuration."""
+        assert isinstance(self.config.text_config, Qwen3VLTextConfig)
+        return self.config.text_config
+
+    @property
+    def vision_settings(self) -> Qwen3VLVisionConfig:
+        """The vision tower's part of the configuration."""
+        assert isinstance(self.config.vision_config, Qwen3VLVisionConfig)
+        return self.config.vision_config
 
 
 class RowStableLinear(nn.Linear):
@@ -41,7 +54,7 @@ def freeze(model: FrozenQwen3VL, *, device: torch.device, dtype: torch.dtype) ->
     model.eval().requires_grad_(False)
     for parameter in model.parameters():
         parameter.data = parameter.data.to(device=device, dtype=dtype)
-    model.to(device)
+    nn.Module.to(model, device)
     if device.type == "cpu":
         for module in model.modules():
             if type(module) is nn.Linear:

@@ -3,6 +3,7 @@
 import hashlib
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import torch
 from transformers import Qwen3VLConfig
@@ -48,7 +49,20 @@ def load_checkpoint(source: str, *, device: torch.device, dtype: torch.dtype) ->
     config = Qwen3VLConfig.get_config_dict(folder, local_files_only=True)[0]
     if config.get("model_type") != "qwen3_vl":
         raise ValueError(f"base model {source!r}: model_type {config.get('model_type')!r}, allowed is 'qwen3_vl'")
-    model, report = FrozenQwen3VL.from_pretrained(
+    model = _read_weights(source, folder, dtype)
+    freeze(model, device=device, dtype=dtype)
+    vision = model.vision_settings
+    assert isinstance(vision.patch_size, int)
+    assert isinstance(vision.temporal_patch_size, int)
+    processing = ImageProcessing.from_checkpoint(
+        folder, patch=vision.patch_size, merge=vision.spatial_merge_size, temporal=vision.temporal_patch_size
+    )
+    return LoadedBase(model=model, tokenizer=CheckpointTokenizer(folder), processing=processing, revision=revision)
+
+
+def _read_weights(source: str, folder: Path, dtype: torch.dtype) -> FrozenQwen3VL:
+    """The model of a folder; transformers would only warn about a missing weight and make one up."""
+    loaded: Any = FrozenQwen3VL.from_pretrained(
         folder,
         dtype=dtype,
         attn_implementation=PACKED_ATTENTION,
@@ -56,14 +70,10 @@ def load_checkpoint(source: str, *, device: torch.device, dtype: torch.dtype) ->
         local_files_only=True,
         output_loading_info=True,
     )
+    model, report = loaded
     if missing := sorted(report["missing_keys"]):
         raise ValueError(f"base model {source!r}: {len(missing)} weights are missing, the first is {missing[0]!r}")
-    freeze(model, device=device, dtype=dtype)
-    vision = model.config.vision_config
-    processing = ImageProcessing.from_checkpoint(
-        folder, patch=vision.patch_size, merge=vision.spatial_merge_size, temporal=vision.temporal_patch_size
-    )
-    return LoadedBase(model=model, tokenizer=CheckpointTokenizer(folder), processing=processing, revision=revision)
+    return model
 
 
 def _locate(source: str) -> tuple[Path, str]:

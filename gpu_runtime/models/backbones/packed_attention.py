@@ -51,25 +51,23 @@ def packed_attention(
     """transformers' attention interface: [1, N, H, D] and no weights. Dropout never applies: the base is frozen."""
     if attention_mask is not None:
         raise ValueError("attention_mask: packed sequences are told apart by their segments, a mask has no place here")
-    parts_NHD = [tensor[0].transpose(0, 1) for tensor in (query_1HND, key_1KND, value_1KND)]
-    causal = bool(module.is_causal)
-    if segments.cumulative is not None:
-        return _varlen(*parts_NHD, segments, scaling, causal)[None], None
-    return _by_runs(*parts_NHD, segments.segments, scaling, causal)[None], None
+    query_NHD, key_NKD, value_NKD = (tensor[0].transpose(0, 1) for tensor in (query_1HND, key_1KND, value_1KND))
+    attend = _by_runs if segments.cumulative is None else _varlen
+    return attend(query_NHD, key_NKD, value_NKD, segments, scaling, bool(module.is_causal))[None], None
 
 
 def _by_runs(
     query_NHD: torch.Tensor,
     key_NKD: torch.Tensor,
     value_NKD: torch.Tensor,
-    segments: Segments,
+    segments: DeviceSegments,
     scaling: float,
     causal: bool,
 ) -> torch.Tensor:
     """One dense call per run of equal segments."""
     grouped = query_NHD.shape[1] != key_NKD.shape[1]
     outputs = []
-    for run in segments.runs:
+    for run in segments.segments.runs:
         rows = slice(run.start, run.start + run.count * run.length)
         query_CHLD, key_CKLD, value_CKLD = (
             tensor[rows].unflatten(0, (run.count, run.length)).transpose(1, 2)
@@ -94,7 +92,8 @@ def _varlen(
     from torch.nn.attention.varlen import varlen_attn  # CUDA builds only
 
     longest = max(segments.segments.lengths)
-    return varlen_attn(
+    assert segments.cumulative is not None
+    output_NHD = varlen_attn(
         query_NHD.contiguous(),
         key_NKD.contiguous(),
         value_NKD.contiguous(),
@@ -106,6 +105,8 @@ def _varlen(
         window_size=(-1, 0) if causal else (-1, -1),
         enable_gqa=query_NHD.shape[1] != key_NKD.shape[1],
     )
+    assert isinstance(output_NHD, torch.Tensor)
+    return output_NHD
 
 
 AttentionInterface.register(PACKED_ATTENTION, packed_attention)

@@ -145,6 +145,7 @@ class PackedForward:
 
 def _as_linear(convolution: nn.Conv3d) -> nn.Linear:
     """The patch embedding's kernel covers its whole input: it is a matrix product, and row-stable as one."""
+    assert convolution.bias is not None
     rows, *_ = convolution.weight.shape
     kind = RowStableLinear if convolution.weight.device.type == "cpu" else nn.Linear
     linear = kind(1, 1, device="meta")

@@ -53,10 +53,10 @@ class Qwen3VLBackbone(Backbone):
         self._forward = PackedForward(model, processing)
         self._max_tokens = max_tokens_per_forward
         self._widths = {
-            TapKind.VISION: model.config.vision_config.hidden_size,
-            TapKind.MERGED: model.config.text_config.hidden_size,
-            TapKind.LAYER: model.config.text_config.hidden_size,
-            TapKind.QUERY: model.config.text_config.hidden_size,
+            TapKind.VISION: model.vision_settings.hidden_size,
+            TapKind.MERGED: model.text_settings.hidden_size,
+            TapKind.LAYER: model.text_settings.hidden_size,
+            TapKind.QUERY: model.text_settings.hidden_size,
         }
 
     def tap_width(self, tap: str) -> int:
