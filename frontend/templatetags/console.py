@@ -109,3 +109,9 @@ def event_words(event: dict[str, Any]) -> str:
         case "log":
             return str(data.get("message", ""))
     return str(event["type"])
+
+
+@register.filter
+def event_tone(event: dict[str, Any]) -> str:
+    """The colour class of an event: its state's, or its log level's."""
+    return str(event["data"].get("state") or event["data"].get("level") or "")

@@ -42,7 +42,8 @@ def utilization_history(tenant: Tenant, *, service: str = "training") -> Utiliza
         bucket = (int(span.started_at.timestamp()) - begin_s) // BUCKET_S
         busy_us[bucket] += span.busy_us
         own_us[bucket] += span.shares.get(str(tenant.pk), 0)
-        sizes[span.group_size] += 1
+        if span.group_size:  # loading a base is a measured step of no group
+            sizes[span.group_size] += 1
     count = WINDOW_S // BUCKET_S + 1
     return UtilizationHistory(
         bucket_s=BUCKET_S,

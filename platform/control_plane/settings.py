@@ -78,6 +78,7 @@ LOGGING = {
     "filters": {"request_id": {"()": "control_plane.logs.RequestIdFilter"}},
     "formatters": {"line": {"format": "%(asctime)s %(levelname)s %(name)s [%(request_id)s] %(message)s"}},
     "handlers": {"stderr": {"class": "logging.StreamHandler", "filters": ["request_id"], "formatter": "line"}},
+    "loggers": {"httpx": {"level": "WARNING"}},  # one line per poll of the runtime is noise
     "root": {"handlers": ["stderr"], "level": "INFO"},
 }
 

@@ -76,6 +76,7 @@ class Child:
             preexec_fn=_die_with_parent,
             limit=2**20,
         )
+        self._write("supervisor", f"{self.program.name} started, process {self._process.pid}")
         if self._stopping:  # told to stop between the decision to start and the start
             self.signal(signal.SIGTERM)
         assert self._process.stdout is not None

@@ -29,7 +29,7 @@ export function readable(hex, t) {
   return `rgb(${color.join(",")})`;
 }
 
-export function layout(t, { revision, log = false, right = 92, unit = "", y = {}, x = {}, notes = [], bars = false }) {
+export function layout(t, { revision, log = false, right = 104, unit = "", y = {}, x = {}, notes = [], bars = false }) {
   const axis = { gridcolor: t.grid, zeroline: false, linecolor: t.line, tickcolor: t.line, tickfont: { color: t.ink3, size: 11 } };
   const end = unit ? [{ xref: "paper", x: 1, xanchor: "left", xshift: 12, yref: "paper", y: 0, yanchor: "top", yshift: -6, showarrow: false, text: unit, font: { size: 11, color: t.ink3 } }] : [];
   return {
@@ -100,5 +100,5 @@ export function number(value) {
   if (value === null || value === undefined) return "–";
   const size = Math.abs(value);
   if (size !== 0 && size < 0.001) return value.toExponential(2);
-  return value.toLocaleString("en", { maximumSignificantDigits: 4 });
+  return value.toLocaleString("en", { maximumSignificantDigits: 3 });
 }
