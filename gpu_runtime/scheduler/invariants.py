@@ -6,6 +6,7 @@ Each raises InvariantBroken naming the invariant. ``audit`` is what a running se
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from fractions import Fraction
 
 from gpu_runtime.protocol.ids import JobId, TenantId
 from gpu_runtime.scheduler.accounting import Attribution, MeasuredStep
@@ -143,6 +144,17 @@ def check_spread(former: BatchFormer[K], *, window_us: int, charge_us_max: int) 
     counters = [former.fair.counter_us(tenant_id) for tenant_id in {request.tenant_id for request in former.backlog}]
     spread_us = max(counters) - min(counters) if counters else 0
     _hold(spread_us <= window_us + charge_us_max, "I11 spread", f"{spread_us} > {window_us} + {charge_us_max} us")
+
+
+def check_lag(lag_us: Fraction, *, window_us: int, charge_us_max: int) -> None:
+    """T1: for tenants backlogged throughout an interval, |W_f/w_f - W_g/w_g| <= 2(D + U) over it."""
+    bound_us = 2 * (window_us + charge_us_max)
+    _hold(lag_us <= bound_us, "T1 bounded lag", f"{float(lag_us)} > {bound_us} us")
+
+
+def check_idle(idle_us: int, *, wait_us: int) -> None:
+    """T3, work conserving: the device idles at most T while something waits."""
+    _hold(idle_us <= wait_us, "T3 idle", f"{idle_us} > {wait_us} us with a backlog")
 
 
 def check_entry(former: BatchFormer[K], tenant_id: TenantId) -> None:

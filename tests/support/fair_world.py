@@ -49,7 +49,6 @@ class World:
     now_us: int = 0
     batches: int = 0
     charge_us_max: int = 0  # U: largest normalised charge of one tenant in one batch, rounded up
-    idle_with_backlog_us_max: int = 0
     served_us: defaultdict[str, int] = field(default_factory=lambda: defaultdict(int))
     waits_us: defaultdict[str, list[int]] = field(default_factory=lambda: defaultdict(list))
     lags_us: dict[tuple[str, str], tuple[Fraction, Fraction]] = field(default_factory=dict)  # least, most
@@ -76,6 +75,7 @@ class World:
             self._admit()
             if not self._serve():
                 self._idle()
+        invariants.check_lag(self.lag_us_max(), window_us=self.window_us, charge_us_max=self.charge_us_max)
         return self
 
     def share(self, tenant_id: str) -> float:
@@ -90,7 +90,7 @@ class World:
         invariants.check_virtual_time(virtual_us, self.former.fair.virtual_us)
         if self._idle_from_us is not None:
             idle_us, self._idle_from_us = self.now_us - self._idle_from_us, None
-            self.idle_with_backlog_us_max = max(self.idle_with_backlog_us_max, idle_us)
+            invariants.check_idle(idle_us, wait_us=self.wait_us)
         self._run(batch)
         invariants.check_spread(self.former, window_us=self.window_us, charge_us_max=self.charge_us_max)
         self._measure_lags(set(before.tags))
