@@ -1,0 +1,96 @@
+"""Datasets: upload recordings, wait for their validation."""
+
+import contextlib
+import hashlib
+import json
+import tempfile
+import time
+import zipfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from joynexus_client.answers import Version
+from joynexus_client.errors import Invalid, Timeout
+from joynexus_client.transport import Transport
+
+_POLL_S = 0.5
+
+
+class Datasets:
+    """`client.datasets`."""
+
+    def __init__(self, transport: Transport) -> None:
+        self._transport = transport
+
+    def upload(self, path: Path | str, name: str, declared: dict[str, Any] | None = None) -> Version:
+        """Send a LeRobot dataset, a folder or a zip of one, as the next version of ``name``.
+
+        ``declared`` says what the files do not: action representation, gripper convention, camera rotations.
+        Returns at once; `wait_ready` waits for the validation. Raises FileNotFoundError, Invalid.
+        """
+        with _archive(Path(path)) as archive:
+            headers = {
+                "Content-Type": "application/zip",
+                "Content-Length": str(archive.stat().st_size),
+                "X-Content-SHA256": _sha256(archive),
+            }
+            said = None if declared is None else json.dumps(declared)
+            version: Version = self._transport.send_file(
+                "/api/v1/datasets", lambda: archive.open("rb"), headers=headers, name=name, declared=said
+            )
+            return version
+
+    def list(self) -> list[dict[str, Any]]:
+        """Every dataset with its versions, newest first."""
+        return [*self._transport.pages("/api/v1/datasets", limit=200)]
+
+    def version(self, version_id: str) -> Version:
+        version: Version = self._transport.get(f"/api/v1/dataset-versions/{version_id}")
+        return version
+
+    def wait_ready(self, version_id: str, *, timeout_s: float = 600.0) -> Version:
+        """Wait until a version is validated. Raises Invalid with the defects found, or Timeout."""
+        deadline_s = time.monotonic() + timeout_s
+        while True:
+            version = self.version(version_id)
+            if version["state"] == "ready":
+                return version
+            if version["state"] == "invalid":
+                raise Invalid(422, _refusal(version))
+            if time.monotonic() >= deadline_s:
+                raise Timeout(f"dataset version {version_id} is still {version['state']} after {timeout_s:g} s")
+            time.sleep(_POLL_S)
+
+
+def _refusal(version: Version) -> dict[str, Any]:
+    """The validation report in the form of the API's own refusals."""
+    defects = (version["report"] or {}).get("defects", [])
+    errors = [
+        {"pointer": defect.get("file") or "", "code": defect["code"], "detail": defect["message"]}
+        for defect in defects
+        if defect["severity"] == "error"
+    ]
+    return {"type": "dataset-invalid", "detail": version["reason"], "errors": errors}
+
+
+@contextlib.contextmanager
+def _archive(path: Path) -> Iterator[Path]:
+    """The zip to send: the file itself, or a folder packed without compression (videos have theirs)."""
+    if path.is_file():
+        yield path
+        return
+    if not path.is_dir():
+        raise FileNotFoundError(f"{path}: neither a folder nor a zip file")
+    with tempfile.TemporaryDirectory(prefix="joynexus-upload-") as folder:
+        target = Path(folder) / "dataset.zip"
+        with zipfile.ZipFile(target, "w", zipfile.ZIP_STORED) as archive:
+            for file in sorted(path.rglob("*")):
+                if file.is_file():
+                    archive.write(file, file.relative_to(path).as_posix())
+        yield target
+
+
+def _sha256(path: Path) -> str:
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()

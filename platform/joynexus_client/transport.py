@@ -1,0 +1,115 @@
+"""HTTP with repeats. A repeat is the same request: same key, same body."""
+
+import time
+import uuid
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import httpx
+
+from joynexus_client.errors import Unreachable, api_error
+
+REPEATS = 5
+_PAUSE_MIN_S, _PAUSE_MAX_S = 0.25, 8.0
+_TIMEOUT_S = 30.0
+_PASSING = frozenset({429, 502, 503, 504})
+
+
+class Transport:
+    """One connection pool to one server, as one API key."""
+
+    def __init__(
+        self,
+        url: str,
+        api_key: str,
+        *,
+        transport: httpx.BaseTransport | None = None,
+        sleep: Callable[[float], None] = time.sleep,
+    ) -> None:
+        self._http = httpx.Client(
+            base_url=url.rstrip("/"),
+            headers={"Authorization": f"Bearer {api_key}", "Accept": "application/json"},
+            timeout=_TIMEOUT_S,
+            transport=transport,
+        )
+        self._sleep = sleep
+
+    def close(self) -> None:
+        self._http.close()
+
+    def get(self, path: str, *, wait_s: float = 0.0, **params: Any) -> Any:
+        """A JSON answer. ``wait_s`` of a long poll is added to the time limit."""
+        query = {name: value for name, value in params.items() if value is not None}
+        return self._json("GET", path, params=query, timeout=_TIMEOUT_S + wait_s)
+
+    def post(self, path: str, body: Any = None, *, idempotency_key: str | None = None) -> Any:
+        """Once, however often it has to be sent: the key is made here and kept over every repeat."""
+        headers = {"Idempotency-Key": idempotency_key or str(uuid.uuid4())}
+        return self._json("POST", path, json=body if body is not None else {}, headers=headers)
+
+    def send_file(self, path: str, open_body: Callable[[], Any], *, headers: dict[str, str], **params: Any) -> Any:
+        """POST a file as the body; ``open_body`` opens it anew for each repeat."""
+        query = {name: value for name, value in params.items() if value is not None}
+        headers = {"Idempotency-Key": str(uuid.uuid4()), **headers}
+
+        def send() -> httpx.Response:
+            with open_body() as body:
+                return self._http.post(path, content=body, headers=headers, params=query, timeout=600)
+
+        return self._repeat(send).json()
+
+    def pages(self, path: str, **params: Any) -> Iterator[Any]:
+        """Every row of a cursor-paginated list."""
+        page = self.get(path, **params)
+        while True:
+            yield from page["results"]
+            if page.get("next") is None:
+                return
+            page = self.get(page["next"])
+
+    @contextmanager
+    def stream(self, path: str) -> Iterator[httpx.Response]:
+        """An open download."""
+        try:
+            with self._http.stream("GET", path, headers={"Accept": "*/*"}) as response:
+                if not response.is_success:
+                    response.read()
+                    raise api_error(response.status_code, _body(response))
+                yield response
+        except httpx.TransportError as error:
+            raise Unreachable(f"GET {path}: {error}") from error
+
+    def _json(self, method: str, path: str, **options: Any) -> Any:
+        return self._repeat(lambda: self._http.request(method, path, **options)).json()
+
+    def _repeat(self, send: Callable[[], httpx.Response]) -> httpx.Response:
+        pause_s = _PAUSE_MIN_S
+        for repeat in range(REPEATS + 1):
+            last = repeat == REPEATS
+            try:
+                response = send()
+            except httpx.TransportError as error:
+                if last:
+                    raise Unreachable(f"{self._http.base_url}: {type(error).__name__}: {error}") from error
+            else:
+                if response.is_success:
+                    return response
+                if last or response.status_code not in _PASSING:
+                    raise api_error(response.status_code, _body(response))
+                pause_s = max(pause_s, _retry_after_s(response))
+            self._sleep(pause_s)
+            pause_s = min(pause_s * 2, _PAUSE_MAX_S)
+        raise AssertionError("the last repeat returns or raises")
+
+
+def _retry_after_s(response: httpx.Response) -> float:
+    text = response.headers.get("Retry-After", "")
+    return min(float(text), 60.0) if text.isdigit() else 0.0
+
+
+def _body(response: httpx.Response) -> Any:
+    try:
+        return response.json()
+    except ValueError:
+        return {}
