@@ -34,7 +34,7 @@ class Progress:
         rate = self._done / elapsed_s if elapsed_s > 0 else 0.0
         eta_s = (self._total - self._done) / rate if rate > 0 else None
         if self._as_json:
-            values = {"phase": self._phase, "done": self._done, "total": self._total}
+            values = {"phase": self._phase, "done": self._done, "total": self._total, "unit": self._unit}
             rates = {"rate_per_s": round(rate, 3), "eta_s": None if eta_s is None else round(eta_s, 1)}
             line = json.dumps(values | rates)
         else:
