@@ -7,8 +7,9 @@ request_id_now: ContextVar[str] = ContextVar("request_id", default="-")
 
 
 class RequestIdFilter(logging.Filter):
-    """Adds ``request_id`` to every record, "-" outside a request."""
+    """Adds ``request_id`` to every record, "-" outside a request. Django logs refusals when the request is over."""
 
     def filter(self, record: logging.LogRecord) -> bool:
-        record.request_id = request_id_now.get()
+        request = getattr(record, "request", None)
+        record.request_id = getattr(request, "request_id", None) or request_id_now.get()
         return True

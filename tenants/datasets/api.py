@@ -126,8 +126,9 @@ class DatasetListApi(ListView):
         """Upload a LeRobot v2.1 or v3.0 dataset as a zip archive. Validation follows; poll the version."""
         idempotency_key(request)
         uploads.refuse_by_length(request.META)
-        upload, fields = _received(request)
+        upload = _received(request)
         try:
+            fields = _fields(request)
             uploads.require_digest(upload, request.headers.get(uploads.DIGEST_HEADER))
             body = parse_body(DatasetInput, fields)
             said = fingerprint({"sha256": upload.sha256, "fields": fields})
@@ -186,23 +187,28 @@ class DatasetVersionApi(APIView):
         return Response(status=204)
 
 
-def _received(request: Request) -> tuple[uploads.StagedUpload, dict[str, Any]]:
-    """The staged file and the fields beside it: form parts of a multipart body, else query parameters."""
+def _received(request: Request) -> uploads.StagedUpload:
+    """The staged archive: the whole body, or the part `file` of a form."""
     if isinstance(request.data, uploads.StagedUpload):
-        return request.data, _fields(request.query_params.dict())
+        return request.data
     upload = request.FILES.get("file")
     if upload is None:
         raise _invalid("/file", "missing", "The part 'file' with the zip archive is required.")
-    return upload, _fields({name: request.data[name] for name in request.data if name != "file"})
+    return upload
 
 
-def _fields(raw: dict[str, Any]) -> dict[str, Any]:
-    if "declared" not in raw:
-        return raw
-    try:
-        return {**raw, "declared": json.loads(raw["declared"])}
-    except ValueError:
-        raise _invalid("/declared", "json_invalid", "It must be a JSON object.") from None
+def _fields(request: Request) -> dict[str, Any]:
+    """What was said beside the archive: the other parts of a form, else the query parameters."""
+    if isinstance(request.data, uploads.StagedUpload):
+        fields = request.query_params.dict()
+    else:
+        fields = {name: request.data[name] for name in request.data if name != "file"}
+    if "declared" in fields:
+        try:
+            fields["declared"] = json.loads(fields["declared"])
+        except ValueError:
+            raise _invalid("/declared", "json_invalid", "It must be a JSON object.") from None
+    return fields
 
 
 def _invalid(pointer: str, code: str, detail: str) -> ApplicationError:

@@ -30,6 +30,7 @@ def test_raw_sql_can_neither_update_nor_delete(alice: Person, table: str):
 @pytest.mark.parametrize("table", TABLES)
 def test_emptying_a_table_is_refused(alice: Person, table: str):
     ingest(alice.tenant)
+    connection.check_constraints()  # settles the pending ones, which would refuse a TRUNCATE before the trigger does
     refused(f"TRUNCATE {table} CASCADE" if connection.vendor == "postgresql" else f"DELETE FROM {table} WHERE 1 = 1")
 
 
