@@ -94,20 +94,23 @@ def _read_document(folder: Path) -> dict[str, Any]:
 
 
 def _optimizer_tensors(slot: Slot) -> dict[str, torch.Tensor]:
-    """AdamW's state by parameter name; empty before the first step."""
-    states = ((name, slot.optimizer.state.get(p, {})) for name, p in slot.policy.head.named_parameters())
-    return {f"{key}/{name}": state[key] for name, state in states for key in MOMENTS if key in state}
+    """AdamW's state by parameter name; zeros before the first step, which is what AdamW itself starts from."""
+    tensors = {}
+    for name, parameter in slot.policy.head.named_parameters():
+        state = slot.optimizer.state.get(parameter) or {}
+        for key in MOMENTS:
+            zero = torch.zeros(()) if key == "step" else torch.zeros_like(parameter)
+            tensors[f"{key}/{name}"] = state.get(key, zero)
+    return tensors
 
 
 def _restore(slot: Slot, folder: Path, document: dict[str, Any]) -> Slot:
     moments = read_tensors(folder / "optimizer.safetensors")
-    if document["step"]:
-        for name, parameter in slot.policy.head.named_parameters():
-            state = {key: moments[f"{key}/{name}"] for key in MOMENTS}
-            # AdamW keeps its step count on the CPU, the moments beside their parameter
-            slot.optimizer.state[parameter] = {
-                key: value if key == "step" else value.to(parameter.device) for key, value in state.items()
-            }
+    for name, parameter in slot.policy.head.named_parameters():
+        # AdamW keeps its step count on the CPU, the moments beside their parameter
+        slot.optimizer.state[parameter] = {
+            key: moments[f"{key}/{name}"].to("cpu" if key == "step" else parameter.device) for key in MOMENTS
+        }
     slot.generator.set_state(read_tensors(folder / "random.safetensors")["generator"])
     slot.step, slot.consumed = int(document["step"]), list(document["consumed"])
     slot.action_guard.restore(document["action_guard"])

@@ -127,7 +127,7 @@ class Slot:
             self.generator,
         )
         if not bool(torch.isfinite(loss.total)):
-            raise NonFiniteLoss(f"loss is {float(loss.total)} {self._where(partition_id)}")
+            raise NonFiniteLoss(f"loss is {float(loss.total.detach())} {self._where(partition_id)}")
         return loss
 
     def _gradient_norm(self, partition_id: str) -> torch.Tensor:
