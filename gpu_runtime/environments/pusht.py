@@ -9,6 +9,7 @@ from typing import Any
 import gym_pusht  # registers the id
 import gymnasium
 import numpy as np
+from PIL import Image
 
 from gpu_runtime.environments.base import (
     ACTION_KEY,
@@ -26,7 +27,9 @@ from gpu_runtime.protocol.schema import ActionRepresentation, DatasetSchema, Vec
 assert gym_pusht  # imported for its registration
 
 _ENV_ID = "gym_pusht/PushT-v0"
-_CAMERA = "top"
+_TOP, _AGENT = "top", "agent"  # the whole table; a square that moves along with the agent
+_TABLE_PX = 512
+_AGENT_VIEW_PX = 160
 _MAX_STEPS = 300
 
 
@@ -34,8 +37,9 @@ def make(env_id: str, *, cameras: Sequence[str] | None, size: int) -> "PushTEnvi
     """Start ``env_id``; raises UnknownEnvironment, UnknownCamera."""
     if env_id != _ENV_ID:
         raise UnknownEnvironment(f"env: gym_pusht has no {env_id!r}; allowed: {_ENV_ID}")
-    check_cameras(env_id, tuple(cameras or ()), (_CAMERA,))
-    return PushTEnvironment(size)
+    wanted = tuple(cameras or (_TOP,))
+    check_cameras(env_id, wanted, (_TOP, _AGENT))
+    return PushTEnvironment(wanted, size)
 
 
 class PushTEnvironment:
@@ -44,18 +48,16 @@ class PushTEnvironment:
     env_id = _ENV_ID
     instruction = "Push the grey T onto the green T outline."
 
-    def __init__(self, size: int) -> None:
+    def __init__(self, cameras: Sequence[str], size: int) -> None:
         self._env = gymnasium.make(
             _ENV_ID,
             obs_type="state",
             render_mode="rgb_array",
-            observation_width=size,
-            observation_height=size,
             max_episode_steps=_MAX_STEPS,
         )
         self._world: Any = self._env.unwrapped
         self._schema = DatasetSchema(
-            cameras=(camera_of(_CAMERA, size),),
+            cameras=tuple(camera_of(name, size) for name in cameras),
             state=VectorFeature(key=STATE_KEY, names=("agent_x", "agent_y")),
             action=VectorFeature(key=ACTION_KEY, names=("target_x", "target_y")),
             representation=ActionRepresentation.ABSOLUTE_POINT,
@@ -114,10 +116,24 @@ class PushTEnvironment:
         self._world.space.reindex_shapes_for_body(agent)
 
     def render(self, cameras: Sequence[str] | None = None) -> dict[str, np.ndarray]:
-        key = IMAGE_PREFIX + _CAMERA
-        check_cameras(self.env_id, [] if cameras is None else list(cameras), [key])
-        # The environment's own pixel observation: its public render() draws a cross at the last action.
-        return {key: np.ascontiguousarray(self._world._render(visualize=False))}
+        available = {camera.key: camera for camera in self._schema.cameras}
+        keys = list(available) if cameras is None else list(cameras)
+        check_cameras(self.env_id, keys, list(available))
+        # The environment's public render() would draw a cross at the last action: the answer in the picture.
+        table = self._world._get_img(self._world._draw(), _TABLE_PX, _TABLE_PX)
+        views = {IMAGE_PREFIX + _TOP: lambda: table, IMAGE_PREFIX + _AGENT: lambda: self._round_agent(table)}
+        return {key: _scaled(views[key](), available[key].height) for key in keys}
+
+    def _round_agent(self, table_HWC: np.ndarray) -> np.ndarray:
+        """The square of the table around the agent; black beyond the edge."""
+        half = _AGENT_VIEW_PX // 2
+        padded = np.pad(table_HWC, ((half, half), (half, half), (0, 0)))
+        x, y = (round(value) for value in self._world.agent.position)
+        return padded[y : y + _AGENT_VIEW_PX, x : x + _AGENT_VIEW_PX]
 
     def close(self) -> None:
         self._env.close()
+
+
+def _scaled(image_HWC: np.ndarray, size: int) -> np.ndarray:
+    return np.asarray(Image.fromarray(np.ascontiguousarray(image_HWC)).resize((size, size), Image.Resampling.BOX))

@@ -88,7 +88,7 @@ def _on_table(points_P2: np.ndarray) -> np.ndarray:
 
 
 def _behind(agent: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Per spot: distance from the agent's rim to the face along the normal, and sideways distance from its line; [P]."""
+    """Per spot: distance from the agent's rim to the face, and sideways from the spot's line; [P]."""
     offset_P2 = _SPOTS_P2 - agent
     ahead_P = (offset_P2 * _NORMALS_P2).sum(axis=1)
     sideways_P = np.abs(offset_P2[:, 0] * _NORMALS_P2[:, 1] - offset_P2[:, 1] * _NORMALS_P2[:, 0])
