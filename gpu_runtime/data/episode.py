@@ -5,7 +5,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from gpu_runtime.data.errors import DatasetError
+from gpu_runtime.data.files import is_storable
 from gpu_runtime.data.info import COUNT_MAX
+
+TASK_LENGTH_MAX = 10_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -47,10 +50,22 @@ def checked_count(value: Any, name: str, file: str, *, episode: int | None = Non
     return value
 
 
+def checked_task(value: Any, file: str, episode: int | None = None) -> str:
+    """``value`` as an instruction."""
+    if not isinstance(value, str) or len(value) > TASK_LENGTH_MAX or not is_storable(value):
+        raise DatasetError(
+            "task_metadata",
+            f"task is {value!r:.80}; it must be a text of at most {TASK_LENGTH_MAX} characters",
+            file=file,
+            episode=episode,
+        )
+    return value
+
+
 def checked_tasks(value: Any, file: str, episode: int) -> tuple[str, ...]:
     """``value`` as a tuple of instructions."""
-    if not isinstance(value, list) or not all(isinstance(task, str) and len(task) <= 10_000 for task in value):
+    if not isinstance(value, list):
         raise DatasetError(
-            "episode_metadata", f"tasks is {value!r:.80}; it must be a list of texts", file=file, episode=episode
+            "task_metadata", f"tasks is {value!r:.80}; it must be a list of texts", file=file, episode=episode
         )
-    return tuple(value)
+    return tuple(checked_task(task, file, episode) for task in value)

@@ -2,8 +2,7 @@
 
 from pathlib import Path
 
-from gpu_runtime.data.episode import Episode, VideoSegment, checked_count, checked_tasks
-from gpu_runtime.data.errors import DatasetError
+from gpu_runtime.data.episode import Episode, VideoSegment, checked_count, checked_task, checked_tasks
 from gpu_runtime.data.files import fill_template, read_json_lines
 from gpu_runtime.data.info import DatasetInfo
 
@@ -14,12 +13,10 @@ STATISTICS_FILE = "meta/episodes_stats.jsonl"
 
 def read_tasks(root: Path) -> dict[int, str]:
     """Instruction by task index."""
-    tasks = {}
-    for row in read_json_lines(root, TASKS_FILE):
-        if not isinstance(row.get("task"), str):
-            raise DatasetError("task_metadata", f"task is {row.get('task')!r:.80}; a text expected", file=TASKS_FILE)
-        tasks[checked_count(row.get("task_index"), "task_index", TASKS_FILE)] = row["task"]
-    return tasks
+    return {
+        checked_count(row.get("task_index"), "task_index", TASKS_FILE): checked_task(row.get("task"), TASKS_FILE)
+        for row in read_json_lines(root, TASKS_FILE)
+    }
 
 
 def read_episodes(root: Path, info: DatasetInfo) -> list[Episode]:

@@ -5,11 +5,11 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from gpu_runtime.data.episode import Episode, VideoSegment, checked_count, checked_tasks
+from gpu_runtime.data.episode import Episode, VideoSegment, checked_count, checked_task, checked_tasks
 from gpu_runtime.data.errors import DatasetError
 from gpu_runtime.data.files import fill_template
 from gpu_runtime.data.info import DatasetInfo
-from gpu_runtime.data.tables import open_parquet, read_columns
+from gpu_runtime.data.tables import open_parquet, read_rows
 
 EPISODES_FILE = "meta/episodes"
 TASKS_FILE = "meta/tasks.parquet"
@@ -23,11 +23,10 @@ def read_tasks(root: Path) -> dict[int, str]:
     """Instruction by task index; the text is the pandas index of the table, named ``task`` or not at all."""
     names = open_parquet(root, TASKS_FILE).schema_arrow.names
     text = next((name for name in ("task", _PANDAS_INDEX) if name in names), "task")
-    rows = read_columns(root, TASKS_FILE, ["task_index", text]).to_pylist()
-    for row in rows:
-        if not isinstance(row[text], str):
-            raise DatasetError("task_metadata", f"task is {row[text]!r:.80}; a text expected", file=TASKS_FILE)
-    return {checked_count(row["task_index"], "task_index", TASKS_FILE): row[text] for row in rows}
+    rows = read_rows(root, TASKS_FILE, ["task_index", text])
+    return {
+        checked_count(row["task_index"], "task_index", TASKS_FILE): checked_task(row[text], TASKS_FILE) for row in rows
+    }
 
 
 def _seconds(row: Mapping[str, Any], column: str, file: str, episode: int) -> float:
@@ -102,6 +101,5 @@ def read_episodes(root: Path, info: DatasetInfo) -> list[Episode]:
     columns += [f"videos/{key}/{name}" for key in cameras for name in _VIDEO_PLACE]
     episodes = []
     for file in files:
-        rows = read_columns(root, file, columns).to_pylist()
-        episodes += [_episode(row, info, cameras, file) for row in rows]
+        episodes += [_episode(row, info, cameras, file) for row in read_rows(root, file, columns)]
     return _with_rows_counted_per_file(episodes)

@@ -11,6 +11,7 @@ from gpu_runtime.data.errors import DatasetError
 JSON_BYTES_MAX = 32 * 2**20
 JSON_LINES_BYTES_MAX = 256 * 2**20
 _watchers: list[Callable[[str], None]] = []
+_ESCAPED = re.compile(rb"\\u(?:0000|d[89a-f])", re.IGNORECASE)
 _FIELD = re.compile(r"\{(\w+)(?::0?(\d)d)?\}")
 
 
@@ -70,10 +71,21 @@ def read_bounded(root: Path, relative: str, bytes_max: int) -> bytes:
     return path.read_bytes()
 
 
-def parse_json(content: bytes | str, relative: str, *, line: int | None = None) -> Any:
+def is_storable(text: str) -> bool:
+    """Whether UTF-8 and every database can hold the text: no lone surrogates, no NUL."""
+    return "\0" not in text and not any("\ud800" <= letter <= "\udfff" for letter in text)
+
+
+def parse_json(content: bytes, relative: str, *, line: int | None = None) -> Any:
     """Parse JSON; malformed text, a wrong encoding or absurd nesting become a DatasetError."""
     try:
-        return json.loads(content)
+        value = json.loads(content)
+        # Only an escape can smuggle such text through a UTF-8 file; the check costs nothing for all others.
+        if _ESCAPED.search(content) and not is_storable(
+            json.dumps(value, ensure_ascii=False).replace("\\u0000", "\0")
+        ):
+            raise ValueError("a text holds NUL or half a surrogate pair")
+        return value
     except (ValueError, RecursionError) as error:
         place = f"{relative} line {line}" if line is not None else relative
         raise DatasetError("metadata_unreadable", f"{place} is not valid JSON: {error}", file=relative) from error

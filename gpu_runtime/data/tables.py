@@ -6,6 +6,7 @@ Shapes: N rows, D dimensions of one vector feature.
 import struct
 from collections.abc import Iterator, Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -45,7 +46,8 @@ def open_parquet(root: Path, relative: str) -> pq.ParquetFile:
     _check_footer(path, relative)
     try:
         file = pq.ParquetFile(path, thrift_string_size_limit=FOOTER_BYTES_MAX, thrift_container_size_limit=1_000_000)
-    except MemoryError:  # Arrow's own kind is also an ArrowException
+        _ = file.schema_arrow.names, file.schema.names  # decodes the names: they may not be UTF-8
+    except MemoryError:  # Arrow's own MemoryError is also an ArrowException
         raise
     except (pa.ArrowException, OSError, ValueError) as error:
         raise DatasetError("parquet_unreadable", f"{relative} cannot be read: {error}", file=relative) from error
@@ -87,13 +89,21 @@ def read_columns(root: Path, relative: str, columns: Sequence[str]) -> pa.Table:
     for name in columns:
         if name not in present:
             raise DatasetError("column_missing", f"{relative} has no column {name!r}", file=relative, feature=name)
-    _check_size(file, columns, relative)
     try:
+        _check_size(file, columns, relative)
         return file.read(columns=list(columns), use_threads=False)
-    except MemoryError:  # Arrow's own kind is also an ArrowException
+    except (MemoryError, DatasetError):  # Arrow's own MemoryError is also an ArrowException
         raise
     except (pa.ArrowException, OSError, ValueError) as error:
         raise DatasetError("parquet_unreadable", f"{relative} cannot be read: {error}", file=relative) from error
+
+
+def read_rows(root: Path, relative: str, columns: Sequence[str]) -> list[dict[str, Any]]:
+    """``read_columns`` of a small metadata table as one dict per row."""
+    try:
+        return read_columns(root, relative, columns).to_pylist()
+    except UnicodeDecodeError as error:
+        raise DatasetError("parquet_unreadable", f"{relative}: a text is not UTF-8: {error}", file=relative) from error
 
 
 def iter_rows(root: Path, relative: str, column: str, start: int, stop: int) -> Iterator[pa.Array]:
@@ -113,7 +123,7 @@ def iter_rows(root: Path, relative: str, column: str, start: int, stop: int) -> 
                         yield batch.column(0).slice(low, high - low)
                     position += batch.num_rows
             first += rows
-    except MemoryError:  # Arrow's own kind is also an ArrowException
+    except MemoryError:  # Arrow's own MemoryError is also an ArrowException
         raise
     except (pa.ArrowException, OSError, ValueError) as error:
         raise DatasetError("parquet_unreadable", f"{relative} cannot be read: {error}", file=relative) from error

@@ -30,21 +30,29 @@ class VideoFacts:
     times_s: np.ndarray  # of every frame, ascending
 
 
+def _checked_stream(container: InputContainer, relative: str) -> VideoStream:
+    """The first video stream, if it has a known codec and a size that fits in memory."""
+    streams = [stream for stream in container.streams.video if stream.codec_context is not None]
+    if not streams or not streams[0].time_base:
+        raise DatasetError("video_unreadable", f"{relative} has no video stream of a known codec", file=relative)
+    height, width = streams[0].height, streams[0].width
+    if not 0 < width * height <= PIXELS_MAX:
+        raise DatasetError(
+            "video_unreadable",
+            f"{relative} has frames of {height}x{width} (height x width); at most {PIXELS_MAX} pixels are allowed",
+            file=relative,
+        )
+    return streams[0]
+
+
 @contextmanager
 def open_video(root: Path, relative: str) -> Iterator[tuple[InputContainer, VideoStream]]:
     """The container and its video stream; every FFmpeg failure inside becomes a DatasetError naming the file."""
     path = existing_file(root, relative)
+    options = {"protocol_whitelist": "file"}
     try:
-        with av.open(f"file:{path}", mode="r", format="mp4", options={"protocol_whitelist": "file"}) as container:
-            if not container.streams.video:
-                raise DatasetError("video_unreadable", f"{relative} has no video stream", file=relative)
-            stream = container.streams.video[0]
-            if not 0 < stream.width * stream.height <= PIXELS_MAX or not stream.time_base:
-                raise DatasetError(
-                    "video_unreadable",
-                    f"{relative} has frames of {stream.width}x{stream.height}; at most {PIXELS_MAX} pixels",
-                    file=relative,
-                )
+        with av.open(f"file:{path}", format="mp4", options=options, metadata_errors="replace") as container:
+            stream = _checked_stream(container, relative)
             stream.codec_context.thread_count = 1
             yield container, stream
     except (av.FFmpegError, OSError, OverflowError) as error:

@@ -50,7 +50,8 @@ class Findings:
         if defect.severity == "error":
             self._broken.add((defect.episode, defect.feature))
         if self._counts[defect.code] <= PER_CODE_MAX:
-            self._defects.append(defect.model_copy(update={"message": defect.message[:MESSAGE_MAX]}))
+            texts = {name: _storable(getattr(defect, name)) for name in ("message", "file", "feature")}
+            self._defects.append(defect.model_copy(update=texts))
 
     @property
     def has_errors(self) -> bool:
@@ -67,3 +68,10 @@ class Findings:
             if count > PER_CODE_MAX
         ]
         return tuple(sorted(self._defects, key=lambda defect: defect.severity != "error")) + tuple(left_out)
+
+
+def _storable(text: str | None) -> str | None:
+    """File names and messages may hold anything; a report must survive JSON and a database."""
+    if text is None:
+        return None
+    return text[:MESSAGE_MAX].replace("\0", "\\0").encode("utf-8", "backslashreplace").decode()
