@@ -28,6 +28,10 @@ def make_queue(limits: QueueLimits = LIMITS, **knobs: int) -> TrainingQueue:
     return TrainingQueue(limits, **KNOBS | knobs)
 
 
+def leased_ids(group: Group | None) -> list[str]:
+    return [leased.job.partition_id for leased in group.leases] if group else []
+
+
 @dataclass
 class AuditedQueue:
     """A real TrainingQueue with its store and trace beside it: every invariant is checked after each call."""
@@ -46,15 +50,15 @@ class AuditedQueue:
         self.swept_us = 0
         self._made = 0
 
-    def reserve(self, job_id: str, step: int, *, tenant_id: str | None = None, **fields: Any) -> str:
-        """Reserve a new partition of a job; a job's tenant is the first letter of its id unless given."""
+    def reserve(self, job_id: str, step: int, *, partition_id: str | None = None, **fields: Any) -> str:
+        """Reserve a partition of a job, a new one unless its id is given; the job's tenant is its first letter."""
         self._made += 1
-        partition_id = f"{job_id}/{self._made}"
+        partition_id = partition_id or f"{job_id}/{self._made}"
         defaults = {"purpose": Purpose.TRAIN, "group_key": "base", "priority": 5, "samples": 1, "tokens": 10}
         self.queue.reserve(
             now_us=self.now_us,
             partition_id=partition_id,
-            tenant_id=tenant_id or job_id[0],
+            tenant_id=job_id[0],
             job_id=job_id,
             step=step,
             **defaults | fields,
@@ -126,6 +130,9 @@ class AuditedQueue:
     def cancel(self, job_id: str) -> None:
         self.queue.cancel_job(job_id, reason="cancelled_by_tenant")
         self.check()
+
+    def state(self, partition_id: str) -> str:
+        return str(self.queue.job(partition_id).state)
 
     def expire(self, *, after_us: int = 0) -> None:
         self.now_us += after_us
