@@ -76,7 +76,8 @@ def _check_size(file: pq.ParquetFile, columns: Sequence[str], relative: str) -> 
         row_group = file.metadata.row_group(group)
         for index in range(row_group.num_columns):
             column = row_group.column(index)
-            if column.path_in_schema.split(".")[0] in columns or column.path_in_schema in columns:
+            # Lists are stored as "<name>.list.element"; the names themselves hold dots too.
+            if any(f"{column.path_in_schema}.".startswith(f"{name}.") for name in columns):
                 total += column.total_uncompressed_size
     if total > COLUMN_BYTES_MAX:
         raise DatasetError("parquet_too_large", f"{relative}: {total} bytes in {', '.join(columns)}", file=relative)

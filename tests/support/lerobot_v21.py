@@ -71,7 +71,7 @@ def write_v21(
         if images_as == "video":
             write_video(root / VIDEO.format(episode), images, codec=codec, bframes=bframes)
         else:
-            columns[CAMERA] = pa.array([{"bytes": _png(image), "path": None} for image in images])
+            columns[CAMERA] = pa.array([{"bytes": png(image), "path": None} for image in images])
         path = root / DATA.format(episode)
         path.parent.mkdir(parents=True, exist_ok=True)
         pq.write_table(pa.table(columns), path)
@@ -95,7 +95,7 @@ def _columns(states: np.ndarray, actions: np.ndarray, episode: int, first: int) 
     }
 
 
-def _png(image: np.ndarray) -> bytes:
+def png(image: np.ndarray) -> bytes:
     buffer = io.BytesIO()
     Image.fromarray(image).save(buffer, "PNG")
     return buffer.getvalue()

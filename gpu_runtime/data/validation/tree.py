@@ -40,7 +40,11 @@ class Tree:
 def check_tree(root: Path, findings: Findings) -> Tree:
     """List the regular files without following a link or opening anything; report everything else."""
     files: dict[str, int] = {}
-    for folder, names, entries in os.walk(root, followlinks=False):
+
+    def report(error: OSError) -> None:
+        findings.error("folder_unreadable", str(error.strerror), file=_relative(root, Path(error.filename or root)))
+
+    for folder, names, entries in os.walk(root, followlinks=False, onerror=report):
         here = Path(folder)
         depth = len(here.relative_to(root).parts)
         if depth >= DEPTH_MAX:

@@ -9,7 +9,7 @@ from gpu_runtime.data.errors import DatasetError
 from gpu_runtime.data.lerobot import LeRobotDataset
 from gpu_runtime.data.validation import validate_dataset
 from tests.support.lerobot_v21 import CAMERA, frame_image, states_and_actions, write_v21
-from tests.support.lerobot_v30 import SCHEMA, write_v30
+from tests.support.lerobot_v30 import SCHEMA, split_files, store_images, write_v30
 
 CODEC_LEVELS = 12  # largest error of a channel that the lossy test codecs make on the test pictures
 
@@ -89,6 +89,19 @@ def test_many_episodes_of_v30_share_files_and_are_still_told_apart(tmp_path: Pat
     assert len({episode.data_file for episode in dataset.episodes}) == 1
     assert dataset.episodes[4].row_start == 15
     assert_shows(dataset.frames(4, [4], CAMERA)[0], 4, 4)
+
+
+@pytest.mark.parametrize("images_as", ["video", "image"])
+def test_v30_episodes_in_later_files_start_again_at_row_and_second_zero(v30: Path, images_as: str) -> None:
+    split_files(v30)
+    if images_as == "image":
+        store_images(v30)
+    report = validate_dataset(v30)
+    assert not [defect for defect in report.defects if defect.code != "file_unused"], report.defects
+    dataset = LeRobotDataset.open(v30)
+    np.testing.assert_array_equal(dataset.actions_NA()[dataset.rows(2)], states_and_actions(10, 2)[1])
+    for episode, frame in ((0, 11), (1, 0), (1, 7), (2, 0), (2, 9)):
+        assert_shows(dataset.frames(episode, [frame], CAMERA)[0], episode, frame)
 
 
 def test_the_real_recording_is_read_and_valid(recording: Path) -> None:
