@@ -1,7 +1,10 @@
 """The control plane's only way to the GPU runtime: HTTP and msgpack to its gateway."""
 
-from collections.abc import Iterator
+import os
+from collections.abc import Callable, Iterator
+from contextlib import closing
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Protocol, TypeVar
 
 import httpx
@@ -41,15 +44,11 @@ class RuntimeRefused(Exception):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ArtifactStream:
-    """An open download. Exhaust ``chunks`` or close it."""
+    """An open download; ``close`` it, read or not. Chunks may raise RuntimeUnreachable."""
 
     size_bytes: int | None
     chunks: Iterator[bytes]
-
-    def close(self) -> None:
-        close = getattr(self.chunks, "close", None)
-        if close is not None:
-            close()
+    close: Callable[[], None]
 
 
 class RuntimeClient(Protocol):
@@ -117,11 +116,12 @@ class HttpRuntimeClient:
         except httpx.TransportError as error:
             raise _unreachable(error) from error
         if response.status_code != 200:
-            with response:
+            with closing(response):
                 response.read()
                 raise _refused(response)
         length = response.headers.get("Content-Length")
-        return ArtifactStream(size_bytes=int(length) if length else None, chunks=_chunks(response))
+        size_bytes = int(length) if length else None
+        return ArtifactStream(size_bytes=size_bytes, chunks=_chunks(response), close=response.close)
 
     def _known(self, method: str, path: str) -> WorkloadStatus | None:
         try:
@@ -140,9 +140,9 @@ class HttpRuntimeClient:
         params: dict[str, str] | None = None,
         timeout: httpx.Timeout | None = None,
     ) -> bytes:
-        extra = {} if timeout is None else {"timeout": timeout}
+        limit = timeout or self._http.timeout
         try:
-            response = self._http.request(method, path, content=content, params=params, **extra)
+            response = self._http.request(method, path, content=content, params=params, timeout=limit)
         except httpx.TransportError as error:
             raise _unreachable(error) from error
         if response.is_success:
@@ -151,13 +151,20 @@ class HttpRuntimeClient:
 
 
 def connect() -> RuntimeClient:
-    """The runtime of this deployment. Cheap; one per thread of work."""
-    return HttpRuntimeClient(settings.JOYNEXUS_RUNTIME_URL, settings.JOYNEXUS_RUNTIME_TOKEN)
+    """The runtime of this deployment: one pool of connections per process, for all its threads."""
+    return _connected(settings.JOYNEXUS_RUNTIME_URL, settings.JOYNEXUS_RUNTIME_TOKEN, os.getpid())
+
+
+@lru_cache(maxsize=4)
+def _connected(url: str, token: str, pid: int) -> HttpRuntimeClient:
+    return HttpRuntimeClient(url, token)
 
 
 def _chunks(response: httpx.Response) -> Iterator[bytes]:
-    with response:
+    try:
         yield from response.iter_bytes(_CHUNK_BYTES)
+    except httpx.TransportError as error:
+        raise _unreachable(error) from error
 
 
 def _decode(kind: type[M], data: bytes) -> M:

@@ -1,7 +1,6 @@
 """REST: what a job published. The runtime keeps the bytes; downloads stream through."""
 
 import asyncio
-from collections.abc import AsyncIterator, Iterator
 from uuid import UUID
 
 from django.http import StreamingHttpResponse
@@ -10,7 +9,6 @@ from django.utils.http import content_disposition_header
 from django.utils.text import get_valid_filename
 from drf_spectacular.types import OpenApiTypes
 from drf_spectacular.utils import extend_schema
-from rest_framework.request import Request
 from rest_framework.response import Response
 from rest_framework.views import APIView
 
@@ -22,6 +20,7 @@ from jobs.selectors.jobs import artifact_get, artifact_list, policy_version_list
 from tenants.errors import ApplicationError
 from tenants.listing import ListView, PageQuery, refuse_query
 from tenants.permissions import Permission
+from tenants.requests import TenantRequest
 
 
 class JobArtifactsApi(ListView):
@@ -30,11 +29,11 @@ class JobArtifactsApi(ListView):
     permission = {"GET": Permission.JOBS_READ}
     serializer_class = ArtifactOutput
 
-    def rows(self, request: Request, query: PageQuery):
+    def rows(self, request: TenantRequest, query: PageQuery):
         return artifact_list(request.tenant, self.kwargs["job_id"])
 
     @extend_schema(operation_id="jobs_artifacts")
-    def get(self, request: Request, job_id: UUID) -> Response:
+    def get(self, request: TenantRequest, job_id: UUID) -> Response:
         return self.list(request)
 
 
@@ -44,11 +43,11 @@ class JobPolicyVersionsApi(ListView):
     permission = {"GET": Permission.JOBS_READ}
     serializer_class = PolicyVersionOutput
 
-    def rows(self, request: Request, query: PageQuery):
+    def rows(self, request: TenantRequest, query: PageQuery):
         return policy_version_list(request.tenant, self.kwargs["job_id"])
 
     @extend_schema(operation_id="jobs_policy_versions")
-    def get(self, request: Request, job_id: UUID) -> Response:
+    def get(self, request: TenantRequest, job_id: UUID) -> Response:
         return self.list(request)
 
 
@@ -58,12 +57,12 @@ class ArtifactDownloadApi(APIView):
     permission = {"GET": Permission.JOBS_READ}
 
     @extend_schema(operation_id="artifacts_download", responses={(200, "application/zip"): OpenApiTypes.BINARY})
-    def get(self, request: Request, artifact_id: UUID) -> HttpResponseBase:
+    def get(self, request: TenantRequest, artifact_id: UUID) -> HttpResponseBase:
         """Download the zip; `X-Checksum-SHA256` is its SHA-256 as the runtime published it."""
         refuse_query(request)
         artifact = artifact_get(request.tenant, artifact_id)
         stream = _open(artifact)
-        response = StreamingHttpResponse(_read_aside(stream), content_type="application/zip")
+        response = StreamingHttpResponse(_ReadAside(stream), content_type="application/zip")
         response["Content-Disposition"] = content_disposition_header(True, _file_name(artifact))
         response["Content-Length"] = str(artifact.size_bytes)
         response["X-Content-Type-Options"] = "nosniff"
@@ -88,11 +87,21 @@ def _file_name(artifact: Artifact) -> str:
     return f"{stem}.zip"
 
 
-async def _read_aside(stream: ArtifactStream) -> AsyncIterator[bytes]:
-    """Read in a thread, chunk by chunk: the server's loop never waits and memory stays flat."""
-    chunks: Iterator[bytes] = iter(stream.chunks)
-    try:
-        while (chunk := await asyncio.to_thread(next, chunks, None)) is not None:
-            yield chunk
-    finally:
-        stream.close()
+class _ReadAside:
+    """Reads in a thread, chunk by chunk: the server's loop never waits and memory stays flat.
+
+    Django closes it with the response, also when a reader leaves before the first byte.
+    """
+
+    def __init__(self, stream: ArtifactStream) -> None:
+        self._chunks = iter(stream.chunks)
+        self.close = stream.close
+
+    def __aiter__(self) -> "_ReadAside":
+        return self
+
+    async def __anext__(self) -> bytes:
+        chunk = await asyncio.to_thread(next, self._chunks, None)
+        if chunk is None:
+            raise StopAsyncIteration
+        return chunk

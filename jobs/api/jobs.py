@@ -3,7 +3,6 @@
 from uuid import UUID
 
 from drf_spectacular.utils import OpenApiParameter, extend_schema
-from rest_framework.request import Request
 from rest_framework.response import Response
 from rest_framework.views import APIView
 
@@ -19,6 +18,7 @@ from tenants.bodies import parse_body
 from tenants.idempotency import KEY_PARAMETER, idempotent
 from tenants.listing import ListView, NoQuery, refuse_query
 from tenants.permissions import Permission
+from tenants.requests import TenantRequest
 
 
 class JobListApi(ListView):
@@ -28,7 +28,7 @@ class JobListApi(ListView):
     serializer_class = JobOutput
     query = JobListQuery
 
-    def rows(self, request: Request, query: JobListQuery):
+    def rows(self, request: TenantRequest, query: JobListQuery):
         return job_list(request.tenant, state=query.state or "", kind=query.kind or "", query=query.q)
 
     @extend_schema(
@@ -39,7 +39,7 @@ class JobListApi(ListView):
             OpenApiParameter("q", str, description="Part of the name."),
         ],
     )
-    def get(self, request: Request) -> Response:
+    def get(self, request: TenantRequest) -> Response:
         return self.list(request)
 
     @extend_schema(
@@ -48,7 +48,7 @@ class JobListApi(ListView):
         request=JobSpec,
         responses={(202, "application/json"): JobDetailOutput},
     )
-    def post(self, request: Request) -> Response:
+    def post(self, request: TenantRequest) -> Response:
         """Queue a job. 202: it is durable and starts when the runtime takes it."""
         refuse_query(request)
 
@@ -65,7 +65,7 @@ class JobApi(APIView):
     permission = {"GET": Permission.JOBS_READ}
 
     @extend_schema(operation_id="jobs_get", responses=JobDetailOutput)
-    def get(self, request: Request, job_id: UUID) -> Response:
+    def get(self, request: TenantRequest, job_id: UUID) -> Response:
         refuse_query(request)
         return Response(_detail(job_get(request.tenant, job_id)))
 
@@ -76,7 +76,7 @@ class JobCancelApi(APIView):
     permission = {"POST": Permission.JOBS_WRITE}
 
     @extend_schema(operation_id="jobs_cancel", request=None, responses={202: JobDetailOutput})
-    def post(self, request: Request, job_id: UUID) -> Response:
+    def post(self, request: TenantRequest, job_id: UUID) -> Response:
         """Ask a job to stop; repeating is harmless. 409 if it has already succeeded or failed."""
         refuse_query(request)
         parse_body(NoQuery, request.data or {})

@@ -87,7 +87,7 @@ class EventOutput(serializers.Serializer[Any]):
     seq = serializers.IntegerField()
     attempt = serializers.IntegerField()
     type = serializers.ChoiceField(choices=["state", "log", "artifact", "policy_version"])
-    data = serializers.DictField()
+    data = serializers.DictField()  # type: ignore[assignment]  # the field is called data on the wire
     occurred_at = serializers.DateTimeField()
 
 

@@ -3,7 +3,6 @@
 from dataclasses import asdict
 
 from drf_spectacular.utils import extend_schema
-from rest_framework.request import Request
 from rest_framework.response import Response
 from rest_framework.views import APIView
 
@@ -11,6 +10,7 @@ from jobs.api.outputs import BasesOutput, RuntimeOutput
 from jobs.selectors.runtime import bases_offered, runtime_report
 from tenants.listing import refuse_query
 from tenants.permissions import Permission
+from tenants.requests import TenantRequest
 
 
 class BaseListApi(APIView):
@@ -19,7 +19,7 @@ class BaseListApi(APIView):
     permission = {"GET": Permission.JOBS_READ}
 
     @extend_schema(operation_id="bases_list", responses=BasesOutput)
-    def get(self, request: Request) -> Response:
+    def get(self, request: TenantRequest) -> Response:
         refuse_query(request)
         return Response({"results": bases_offered()})
 
@@ -30,6 +30,6 @@ class RuntimeApi(APIView):
     permission = {"GET": Permission.RUNTIME_READ}
 
     @extend_schema(operation_id="runtime", responses=RuntimeOutput)
-    def get(self, request: Request) -> Response:
+    def get(self, request: TenantRequest) -> Response:
         refuse_query(request)
         return Response(RuntimeOutput(asdict(runtime_report())).data)

@@ -6,7 +6,6 @@ from uuid import UUID
 
 from drf_spectacular.types import OpenApiTypes
 from drf_spectacular.utils import OpenApiParameter, extend_schema
-from rest_framework.request import Request
 from rest_framework.response import Response
 from rest_framework.views import APIView
 
@@ -19,6 +18,7 @@ from jobs.states import TERMINAL
 from tenants.bodies import parse_query
 from tenants.models import Tenant
 from tenants.permissions import Permission
+from tenants.requests import TenantRequest
 
 _LOOK_EVERY_S = 0.3
 _AFTER = OpenApiParameter("after", int, default=0, description="`seq` of the last answer.")
@@ -35,7 +35,7 @@ class JobEventsApi(APIView):
         parameters=[_AFTER, _WAIT, OpenApiParameter("limit", int, default=100, description="1 to 500.")],
         responses=EventsOutput,
     )
-    def get(self, request: Request, job_id: UUID) -> Response:
+    def get(self, request: TenantRequest, job_id: UUID) -> Response:
         query = parse_query(EventsQuery, request.query_params)
         deadline_s = time.monotonic() + query.wait
         page = event_page(request.tenant, job_id, after=query.after, limit=query.limit)
@@ -62,7 +62,7 @@ class JobMetricsApi(APIView):
         ],
         responses=MetricsOutput,
     )
-    def get(self, request: Request, job_id: UUID) -> Response:
+    def get(self, request: TenantRequest, job_id: UUID) -> Response:
         query = parse_query(MetricsQuery, request.query_params)
         _await_news(request.tenant, job_id, query.after, query.wait)
         page = series_read(

@@ -3,7 +3,9 @@
 Extremes are never dropped, and a value that is not finite is flagged, so a decimated curve hides no accident.
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 from uuid import UUID
 
 from django.db.models import BigIntegerField, Count, Max, Min, Q, QuerySet
@@ -71,7 +73,7 @@ def series_read(
         )
 
 
-def _curve(points: QuerySet[MetricPoint], curve: dict, max_points: int) -> Series:
+def _curve(points: QuerySet[MetricPoint], curve: Mapping[str, Any], max_points: int) -> Series:
     low, high = curve["low"], curve["high"]
     width = -(-(high - low + 1) // max_points)
     own = points.filter(series=curve["series"], attempt=curve["attempt"])

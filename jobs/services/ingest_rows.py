@@ -84,13 +84,10 @@ class Rows:
     def write(self) -> None:
         """One statement per table. The unique constraints make a second telling of the same fact a no-op."""
         JobEvent.objects.bulk_create(self.events, batch_size=_BATCH)
-        for model, rows in (
-            (MetricPoint, self.points),
-            (DeviceSpan, self.spans),
-            (Artifact, self.artifacts),
-            (PolicyVersion, self.policies),
-        ):
-            model.objects.bulk_create(rows, ignore_conflicts=True, batch_size=_BATCH)  # type: ignore[attr-defined]
+        MetricPoint.objects.bulk_create(self.points, ignore_conflicts=True, batch_size=_BATCH)
+        DeviceSpan.objects.bulk_create(self.spans, ignore_conflicts=True, batch_size=_BATCH)
+        Artifact.objects.bulk_create(self.artifacts, ignore_conflicts=True, batch_size=_BATCH)
+        PolicyVersion.objects.bulk_create(self.policies, ignore_conflicts=True, batch_size=_BATCH)
         for (job_id, attempt), columns in self.progressed.items():
             Job.objects.filter(pk=job_id, attempt=attempt).update(**columns)
 
@@ -106,7 +103,7 @@ class Rows:
                     tenant_id=job.tenant_id,
                     job_id=job.pk,
                     seq=seq,
-                    attempt=event.attempt,
+                    attempt=event.attempt or 0,
                     series=clean(name)[:100],
                     step=body.step,
                     value=value if finite else None,
@@ -122,7 +119,7 @@ class Rows:
         row = Artifact(
             tenant_id=job.tenant_id,
             job_id=job.pk,
-            attempt=event.attempt,
+            attempt=event.attempt or 0,
             runtime_key=body.artifact_id,
             kind=body.kind,
             name=clean(body.name)[:200],
@@ -141,7 +138,7 @@ class Rows:
             PolicyVersion(
                 tenant_id=job.tenant_id,
                 job_id=job.pk,
-                attempt=event.attempt,
+                attempt=event.attempt or 0,
                 version=body.version,
                 step=body.step,
                 checkpoint=body.checkpoint[:200],
@@ -175,7 +172,7 @@ class Rows:
                 tenant_id=job.tenant_id,
                 job_id=job.pk,
                 seq=seq,
-                attempt=event.attempt,
+                attempt=event.attempt or 0,
                 type=event.body.type,
                 data=clean(data),
                 occurred_at=moment(event.occurred_at_us),

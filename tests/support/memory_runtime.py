@@ -124,7 +124,7 @@ class InMemoryRuntime:
         if artifact_id not in self.artifacts:
             raise RuntimeRefused(status=404, code="unknown_artifact", message=f"no artifact {artifact_id}")
         content = self.artifacts[artifact_id]
-        return ArtifactStream(size_bytes=len(content), chunks=_chunks(content))
+        return ArtifactStream(size_bytes=len(content), chunks=_chunks(content), close=lambda: None)
 
     def _reach(self) -> None:
         if self.down:

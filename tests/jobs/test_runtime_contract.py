@@ -1,0 +1,231 @@
+"""One contract for every runtime: the one in memory, the same behind HTTP, and the real gateway process."""
+
+import dataclasses
+import os
+import subprocess
+import sys
+import time
+import uuid
+from collections.abc import Iterator
+from pathlib import Path
+
+import httpx
+import pytest
+
+from gpu_runtime.protocol.messages import DatasetBinding, SubmitJob, WorkloadState
+from gpu_runtime.protocol.schema import DatasetSummary
+from gpu_runtime.protocol.specs import SftJobSpec
+from jobs.runtime_client import HttpRuntimeClient, RuntimeClient, RuntimeRefused, RuntimeUnreachable
+from tests.support.factories import make_summary
+from tests.support.jobs import make_spec
+from tests.support.memory_runtime import InMemoryRuntime, gateway_transport
+
+TOKEN = "a token of the contract tests"
+REPOSITORY = Path(__file__).resolve().parents[2]
+START_LIMIT_S = 120.0
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class Served:
+    """A runtime, its address where it has one, and the folder that stands for a dataset."""
+
+    client: RuntimeClient
+    storage_key: str
+    url: str = ""
+
+    def submit(self, job_id: str, attempt: int = 1, **fields: object) -> SubmitJob:
+        spec = make_spec(dataset={"id": "version-1"}, **fields)
+        return SubmitJob(
+            job_id=job_id,
+            attempt=attempt,
+            tenant_id="11111111-1111-4111-8111-111111111111",
+            spec=SftJobSpec.model_validate(spec),
+            dataset=DatasetBinding(
+                version_id="version-1",
+                storage_key=self.storage_key,
+                summary=DatasetSummary.model_validate(make_summary()),
+            ),
+        )
+
+
+@pytest.fixture(scope="module")
+def gateway(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
+    """`python -m gpu_runtime serve` on a unix socket."""
+    folder = tmp_path_factory.mktemp("gateway")
+    (folder / "datasets" / "d1").mkdir(parents=True)
+    socket = folder / "s"
+    environment = {
+        **os.environ,
+        "JOYNEXUS_RUNTIME_TOKEN": TOKEN,
+        "JOYNEXUS_BASE_MODELS": "tiny-qwen3-vl",
+        "OMP_NUM_THREADS": "1",
+    }
+    argv = [sys.executable, "-m", "gpu_runtime", "serve", "--state", str(folder / "state")]
+    argv += ["--listen", f"unix:{socket}", "--datasets", str(folder / "datasets")]
+    with (folder / "log").open("wb") as log:
+        process = subprocess.Popen(argv, cwd=REPOSITORY, env=environment, stdout=log, stderr=log)
+    client = HttpRuntimeClient(f"unix://{socket}", TOKEN)
+    try:
+        _wait_until_up(client, process, folder / "log")
+        yield Served(client=client, storage_key="d1", url=f"unix://{socket}")
+    finally:
+        process.terminate()
+        process.wait(20)
+
+
+def _wait_until_up(client: RuntimeClient, process: subprocess.Popen[bytes], log: Path) -> None:
+    deadline_s = time.monotonic() + START_LIMIT_S
+    while True:
+        try:
+            client.status()
+            return
+        except RuntimeUnreachable:
+            assert process.poll() is None, f"the gateway ended: {log.read_text()[-2000:]}"
+            assert time.monotonic() < deadline_s, f"the gateway does not answer: {log.read_text()[-2000:]}"
+            time.sleep(0.2)
+
+
+@pytest.fixture(params=["memory", "memory_over_http", "gateway"])
+def served(request: pytest.FixtureRequest) -> Served:
+    if request.param == "gateway":
+        return request.getfixturevalue("gateway")
+    runtime = InMemoryRuntime()
+    if request.param == "memory":
+        return Served(client=runtime, storage_key="d1")
+    transport = gateway_transport(runtime, token=TOKEN)
+    return Served(client=HttpRuntimeClient("http://runtime", TOKEN, transport=transport), storage_key="d1")
+
+
+def fresh_job(request: pytest.FixtureRequest) -> str:
+    """A job id of this test's own: the gateway is shared by the module."""
+    return str(uuid.uuid5(uuid.NAMESPACE_URL, request.node.nodeid))
+
+
+def test_status_names_the_journal_and_the_resident_bases(served: Served) -> None:
+    status = served.client.status()
+    assert status.journal_id
+    assert status.accepting
+    assert [base.name for base in status.bases] == ["tiny-qwen3-vl"]
+    assert status.bases[0].random_weights
+
+
+def test_submitting_twice_is_one_job(served: Served, request: pytest.FixtureRequest) -> None:
+    message = served.submit(fresh_job(request))
+    first = served.client.submit(message)
+    assert (first.job_id, first.attempt) == (message.job_id, 1)
+    served.client.submit(message)
+    batch = served.client.events(after=0, limit=1000, wait_s=0)
+    accepted = [
+        event
+        for event in batch.events
+        if event.job_id == message.job_id and getattr(event.body, "state", None) == WorkloadState.ACCEPTED
+    ]
+    assert len(accepted) == 1
+
+
+def test_the_same_attempt_with_another_body_is_a_conflict(served: Served, request: pytest.FixtureRequest) -> None:
+    job_id = fresh_job(request)
+    served.client.submit(served.submit(job_id))
+    with pytest.raises(RuntimeRefused) as refused:
+        served.client.submit(served.submit(job_id, name="another name"))
+    assert refused.value.status == 409
+    assert refused.value.about_the_request
+
+
+def test_an_unknown_attempt_has_no_status_and_cannot_be_cancelled(
+    served: Served, request: pytest.FixtureRequest
+) -> None:
+    job_id = fresh_job(request)
+    assert served.client.job_status(job_id, 1) is None
+    assert served.client.cancel(job_id, 1) is None
+    served.client.submit(served.submit(job_id))
+    assert served.client.job_status(job_id, 1) is not None
+    assert served.client.job_status(job_id, 2) is None
+
+
+def test_cancelling_again_is_harmless(served: Served, request: pytest.FixtureRequest) -> None:
+    job_id = fresh_job(request)
+    served.client.submit(served.submit(job_id))
+    stopping = {WorkloadState.CANCELLING, WorkloadState.CANCELLED, WorkloadState.FAILED}
+    deadline_s = time.monotonic() + 10
+    for _ in range(2):
+        assert served.client.cancel(job_id, 1) is not None
+    while served.client.job_status(job_id, 1).state not in stopping:
+        assert time.monotonic() < deadline_s, "the cancel had no effect"
+        time.sleep(0.05)
+
+
+def test_the_journal_is_read_in_pieces_and_in_order(served: Served, request: pytest.FixtureRequest) -> None:
+    job_id = fresh_job(request)
+    for attempt in (1, 2, 3):
+        served.client.submit(served.submit(job_id, attempt))
+        served.client.cancel(job_id, attempt)
+    journal_id, after, seen = served.client.status().journal_id, 0, []
+    while True:
+        batch = served.client.events(after=after, limit=2, wait_s=0)
+        assert batch.journal_id == journal_id
+        assert len(batch.events) <= 2
+        if not batch.events:
+            break
+        seen += [event.seq for event in batch.events]
+        after = seen[-1]
+    assert seen == sorted(set(seen))
+    assert len(seen) >= 3
+
+
+def test_every_job_entry_names_its_tenant_and_attempt(served: Served, request: pytest.FixtureRequest) -> None:
+    message = served.submit(fresh_job(request), 7)
+    served.client.submit(message)
+    events = [e for e in served.client.events(after=0, limit=1000, wait_s=0).events if e.job_id == message.job_id]
+    assert {(event.tenant_id, event.attempt) for event in events} == {(message.tenant_id, 7)}
+
+
+def test_waiting_for_an_entry_that_does_not_come_ends_in_time(served: Served) -> None:
+    started_s = time.monotonic()
+    batch = served.client.events(after=10**9, limit=10, wait_s=0.3)
+    assert batch.events == ()
+    assert time.monotonic() - started_s < 5
+
+
+def test_an_unknown_artifact_is_refused(served: Served) -> None:
+    with pytest.raises(RuntimeRefused) as refused:
+        served.client.artifact("no-such-artifact")
+    assert refused.value.status == 404
+
+
+def test_a_wrong_token_is_refused_and_is_no_fault_of_the_request(gateway: Served) -> None:
+    for client in (
+        HttpRuntimeClient(gateway.url, "wrong"),
+        HttpRuntimeClient("http://runtime", "wrong", transport=gateway_transport(InMemoryRuntime(), token=TOKEN)),
+    ):
+        with pytest.raises(RuntimeRefused) as refused:
+            client.status()
+        assert refused.value.status == 401
+        assert not refused.value.about_the_request
+
+
+def test_nobody_at_the_socket_is_certainly_not_delivered(tmp_path: Path) -> None:
+    with pytest.raises(RuntimeUnreachable) as unreachable:
+        HttpRuntimeClient(f"unix://{tmp_path / 'nobody'}", TOKEN).status()
+    assert not unreachable.value.maybe_delivered
+
+
+def test_an_answer_that_does_not_come_may_have_been_delivered() -> None:
+    def time_out(request: httpx.Request) -> httpx.Response:
+        raise httpx.ReadTimeout("too slow", request=request)
+
+    client = HttpRuntimeClient("http://runtime", TOKEN, transport=httpx.MockTransport(time_out))
+    with pytest.raises(RuntimeUnreachable) as unreachable:
+        client.status()
+    assert unreachable.value.maybe_delivered
+
+
+def test_an_answer_that_is_no_message_is_refused_by_name() -> None:
+    transport = httpx.MockTransport(lambda request: httpx.Response(200, content=b"<html>"))
+    with pytest.raises(RuntimeRefused, match="RuntimeStatus"):
+        HttpRuntimeClient("http://runtime", TOKEN, transport=transport).status()
+
+
+def test_an_address_of_an_unknown_kind_is_refused_with_the_allowed_ones() -> None:
+    with pytest.raises(ValueError, match="unix://PATH"):
+        HttpRuntimeClient("ftp://runtime", TOKEN)
