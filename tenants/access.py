@@ -4,11 +4,11 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from django.db import models
 from rest_framework.permissions import BasePermission
-from rest_framework.request import Request
 
 from tenants.errors import ApplicationError
 from tenants.identity import Actor
 from tenants.permissions import Permission
+from tenants.requests import TenantRequest
 
 if TYPE_CHECKING:  # views import their default permissions while they are being defined
     from rest_framework.views import APIView
@@ -23,7 +23,7 @@ class HasTenantPermission(BasePermission):
     the tenant middleware, which also opened the tenant's scope.
     """
 
-    def has_permission(self, request: Request, view: "APIView") -> bool:
+    def has_permission(self, request: TenantRequest, view: "APIView") -> bool:  # type: ignore[override]
         actor: Actor | None = request.actor
         if actor is None:
             if request.successful_authenticator is not None:

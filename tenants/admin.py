@@ -3,10 +3,16 @@
 from typing import Any
 
 from django.contrib import admin
-from django.http import HttpRequest
+from django.http import HttpRequest, HttpResponse
+from django.template.response import TemplateResponse
 
 from tenants.models import ApiKey, Membership, Tenant, User
 from tenants.scope import platform_scope
+
+
+def _rendered(answer: HttpResponse) -> HttpResponse:
+    """Templates read rows while they are rendered: do it inside the scope."""
+    return answer.render() if isinstance(answer, TemplateResponse) else answer
 
 
 class AcrossTenants(admin.ModelAdmin):
@@ -18,12 +24,11 @@ class AcrossTenants(admin.ModelAdmin):
 
     def changelist_view(self, request: HttpRequest, extra_context: Any = None) -> Any:
         with platform_scope():
-            return super().changelist_view(request, extra_context).render()
+            return _rendered(super().changelist_view(request, extra_context))
 
     def changeform_view(self, request: HttpRequest, *args: Any, **kwargs: Any) -> Any:
         with platform_scope():
-            answer = super().changeform_view(request, *args, **kwargs)
-            return answer.render() if hasattr(answer, "render") else answer
+            return _rendered(super().changeform_view(request, *args, **kwargs))
 
 
 class ReadOnly(AcrossTenants):

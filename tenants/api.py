@@ -1,12 +1,11 @@
 """REST: oneself, members and API keys."""
 
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal, get_args
 from uuid import UUID
 
 from drf_spectacular.utils import extend_schema, inline_serializer
 from pydantic import AwareDatetime, Field
 from rest_framework import serializers
-from rest_framework.request import Request
 from rest_framework.response import Response
 from rest_framework.views import APIView
 
@@ -18,11 +17,12 @@ from tenants.identity import memberships_of
 from tenants.listing import ListView, PageQuery, refuse_query
 from tenants.models import ApiKey, Membership, Role
 from tenants.permissions import Permission, permissions_of
+from tenants.requests import TenantRequest
 from tenants.selectors import key_list, member_list
 
 RoleName = Literal["owner", "admin", "researcher", "viewer", "billing"]
 ROLES = [(role, role) for role in Role.values]
-assert set(RoleName.__args__) == set(Role.values)
+assert set(get_args(RoleName)) == set(Role.values)
 
 
 class MemberInput(Message):
@@ -81,7 +81,11 @@ class NewKeyOutput(KeyOutput):
         fields = [*KeyOutput.Meta.fields, "key"]
 
 
-_TENANT_OUTPUT = {"id": serializers.UUIDField(), "name": serializers.CharField(), "role": serializers.CharField()}
+_TENANT_OUTPUT: dict[str, Any] = {
+    "id": serializers.UUIDField(),
+    "name": serializers.CharField(),
+    "role": serializers.CharField(),
+}
 MeOutput = inline_serializer(
     "Me",
     {
@@ -100,20 +104,19 @@ class MeApi(APIView):
     permission = {"GET": None}
 
     @extend_schema(operation_id="me", responses=MeOutput)
-    def get(self, request: Request) -> Response:
+    def get(self, request: TenantRequest) -> Response:
         refuse_query(request)
         actor = request.actor
+        rows = memberships_of(actor.user) if actor.user and not actor.key else []
         here = {"id": str(actor.tenant.pk), "name": actor.tenant.name, "role": actor.role}
-        elsewhere = [
-            {"id": str(row.tenant_id), "name": row.tenant.name, "role": row.role} for row in memberships_of(actor.user)
-        ]
+        mine = [{"id": str(row.tenant_id), "name": row.tenant.name, "role": row.role} for row in rows]
         return Response(
             {
                 "email": actor.user.email if actor.user else None,
                 "key": actor.key.prefix if actor.key else None,
                 "tenant": here,
                 "permissions": sorted(permissions_of(actor.role)),
-                "tenants": [here] if actor.key else elsewhere,
+                "tenants": mine or [here],
             }
         )
 
@@ -124,17 +127,17 @@ class MemberListApi(ListView):
     permission = {"GET": Permission.MEMBERS_READ, "POST": Permission.MEMBERS_MANAGE}
     serializer_class = MemberOutput
 
-    def rows(self, request: Request, query: PageQuery):
+    def rows(self, request: TenantRequest, query: PageQuery):
         return member_list(request.actor)
 
     @extend_schema(operation_id="members_list")
-    def get(self, request: Request) -> Response:
+    def get(self, request: TenantRequest) -> Response:
         return self.list(request)
 
     @extend_schema(
         operation_id="members_add", parameters=[KEY_PARAMETER], request=MemberInput, responses={201: MemberOutput}
     )
-    def post(self, request: Request) -> Response:
+    def post(self, request: TenantRequest) -> Response:
         body = parse_body(MemberInput, request.data)
 
         def add() -> Response:
@@ -150,13 +153,13 @@ class MemberApi(APIView):
     permission = {"PATCH": Permission.MEMBERS_MANAGE, "DELETE": Permission.MEMBERS_MANAGE}
 
     @extend_schema(operation_id="members_set_role", request=MemberRoleInput, responses=MemberOutput)
-    def patch(self, request: Request, member_id: int) -> Response:
+    def patch(self, request: TenantRequest, member_id: int) -> Response:
         body = parse_body(MemberRoleInput, request.data)
         row = services.member_set_role(actor=request.actor, membership_id=member_id, role=body.role)
         return Response(MemberOutput(row).data)
 
     @extend_schema(operation_id="members_remove", responses={204: None})
-    def delete(self, request: Request, member_id: int) -> Response:
+    def delete(self, request: TenantRequest, member_id: int) -> Response:
         services.member_remove(actor=request.actor, membership_id=member_id)
         return Response(status=204)
 
@@ -167,17 +170,17 @@ class KeyListApi(ListView):
     permission = {"GET": Permission.KEYS_MANAGE, "POST": Permission.KEYS_MANAGE}
     serializer_class = KeyOutput
 
-    def rows(self, request: Request, query: PageQuery):
+    def rows(self, request: TenantRequest, query: PageQuery):
         return key_list(request.actor)
 
     @extend_schema(operation_id="keys_list")
-    def get(self, request: Request) -> Response:
+    def get(self, request: TenantRequest) -> Response:
         return self.list(request)
 
     @extend_schema(
         operation_id="keys_create", parameters=[KEY_PARAMETER], request=KeyInput, responses={201: NewKeyOutput}
     )
-    def post(self, request: Request) -> Response:
+    def post(self, request: TenantRequest) -> Response:
         body = parse_body(KeyInput, request.data)
 
         def create() -> Response:
@@ -195,6 +198,6 @@ class KeyApi(APIView):
     permission = {"DELETE": Permission.KEYS_MANAGE}
 
     @extend_schema(operation_id="keys_revoke", responses={204: None})
-    def delete(self, request: Request, key_id: UUID) -> Response:
+    def delete(self, request: TenantRequest, key_id: UUID) -> Response:
         services.key_revoke(actor=request.actor, key_id=key_id)
         return Response(status=204)

@@ -9,12 +9,12 @@ from django.db import IntegrityError, transaction
 from django.utils import timezone
 from drf_spectacular.utils import OpenApiParameter
 from rest_framework.renderers import JSONRenderer
-from rest_framework.request import Request
 from rest_framework.response import Response
 
 from gpu_runtime.protocol.base import fingerprint
 from tenants.errors import ApplicationError
 from tenants.models import IdempotencyRecord, Tenant
+from tenants.requests import TenantRequest
 
 KEPT_FOR = timedelta(hours=24)
 _KEY_LENGTH_MAX = 200
@@ -25,7 +25,7 @@ _NOT_KEPT = frozenset({409, 429})  # the same request may succeed later
 
 
 def idempotent(
-    request: Request,
+    request: TenantRequest,
     handler: Callable[[], Response],
     *,
     body_sha256: str | None = None,
@@ -59,7 +59,7 @@ def idempotency_purge() -> int:
     return IdempotencyRecord.objects.filter(created_at__lt=timezone.now() - KEPT_FOR).delete()[0]
 
 
-def idempotency_key(request: Request) -> str:
+def idempotency_key(request: TenantRequest) -> str:
     """The request's key. Raises ApplicationError 400; ask before a long upload is read."""
     key = request.headers.get("Idempotency-Key", "")
     if not key:

@@ -5,12 +5,12 @@ from typing import Annotated, Any
 from drf_spectacular.utils import extend_schema
 from pydantic import Field
 from rest_framework.generics import GenericAPIView
-from rest_framework.request import Request
 from rest_framework.response import Response
 
 from gpu_runtime.protocol.base import Message
 from tenants.bodies import parse_query
 from tenants.errors import ApplicationError
+from tenants.requests import TenantRequest
 
 
 class NoQuery(Message):
@@ -24,7 +24,7 @@ class PageQuery(Message):
     limit: Annotated[int, Field(ge=1, le=200)] = 50
 
 
-def refuse_query(request: Request) -> None:
+def refuse_query(request: TenantRequest) -> None:
     """Refuse any query parameter. Raises ApplicationError 422 naming it."""
     parse_query(NoQuery, request.query_params)
 
@@ -34,10 +34,10 @@ class ListView(GenericAPIView):
 
     query: type[Message] = PageQuery
 
-    def rows(self, request: Request, query: Any) -> Any:
+    def rows(self, request: TenantRequest, query: Any) -> Any:
         raise ApplicationError(code="not_found", status=404, detail="There is no such page.")
 
-    def list(self, request: Request) -> Response:
+    def list(self, request: TenantRequest) -> Response:
         query = parse_query(self.query, request.query_params)
         page = self.paginate_queryset(self.rows(request, query))
         return self.get_paginated_response(self.get_serializer(page, many=True).data)

@@ -6,7 +6,7 @@ always name the tenant (`tenants.access`).
 """
 
 from contextlib import AbstractContextManager
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 from django.db import models
 from django_scopes import ScopedManager, get_scope, scope, scopes_disabled
@@ -37,7 +37,7 @@ class TenantOwned(models.Model):
 
     tenant = models.ForeignKey("tenants.Tenant", on_delete=models.PROTECT, related_name="+")
 
-    objects = ScopedManager(tenant="tenant")
+    objects: ClassVar[models.Manager[Self]] = ScopedManager(tenant="tenant")
 
     class Meta:
         abstract = True

@@ -1,15 +1,16 @@
 """ASGI: refuse bodies that are too large while they arrive. Django would first write all of them to disk."""
 
 import json
-from collections.abc import Awaitable, Callable, MutableMapping
+from collections.abc import Awaitable, Callable, Mapping
 from typing import Any
 
 from control_plane.problems import MEDIA_TYPE, TYPE_PREFIX
 
-Message = MutableMapping[str, Any]
+Scope = dict[str, Any]
+Message = Mapping[str, Any]
 Receive = Callable[[], Awaitable[Message]]
 Send = Callable[[Message], Awaitable[None]]
-Application = Callable[[MutableMapping[str, Any], Receive, Send], Awaitable[None]]
+Application = Callable[[Scope, Receive, Send], Awaitable[None]]
 
 UPLOAD_PATH = "/api/v1/datasets"
 _FORM_OVERHEAD_BYTES = 2**20
@@ -28,7 +29,7 @@ class BodyLimit:
         self._max_bytes = max_bytes
         self._upload_max_bytes = upload_max_bytes + _FORM_OVERHEAD_BYTES
 
-    async def __call__(self, scope: MutableMapping[str, Any], receive: Receive, send: Send) -> None:
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
             return await self._application(scope, receive, send)
         limit = self._limit(scope)
@@ -40,7 +41,7 @@ class BodyLimit:
         except BodyTooLarge:  # Django reads the whole body before it answers, so nothing was sent yet
             await _refuse(scope, send, limit)
 
-    def _limit(self, scope: MutableMapping[str, Any]) -> int:
+    def _limit(self, scope: Scope) -> int:
         is_upload = scope["method"] == "POST" and scope["path"] == UPLOAD_PATH
         known = any(name in _CREDENTIALS for name, _ in scope["headers"])
         return self._upload_max_bytes if is_upload and known else self._max_bytes
@@ -60,7 +61,7 @@ def _counted(receive: Receive, limit: int) -> Receive:
     return counted
 
 
-async def _refuse(scope: MutableMapping[str, Any], send: Send, limit: int) -> None:
+async def _refuse(scope: Scope, send: Send, limit: int) -> None:
     body = {
         "type": TYPE_PREFIX + "upload-too-large",
         "title": "Request Entity Too Large",

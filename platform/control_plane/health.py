@@ -10,7 +10,7 @@ from django.http import HttpRequest, HttpResponse
 from control_plane.celery import app
 
 logger = logging.getLogger(__name__)
-_BROKER_TIMEOUT_S = 1.0
+_BROKER_TIMEOUT_S = 1
 
 
 def healthz(request: HttpRequest) -> HttpResponse:

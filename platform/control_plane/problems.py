@@ -58,10 +58,10 @@ def problem_handler(exc: Exception, context: dict[str, Any]) -> Response | None:
     )
     response = Response(body, status=refused.status, content_type=MEDIA_TYPE)
     if isinstance(exc, exceptions.APIException):
-        if getattr(exc, "auth_header", None):
-            response["WWW-Authenticate"] = exc.auth_header
-        if getattr(exc, "wait", None):
-            response["Retry-After"] = f"{exc.wait:.0f}"
+        if challenge := getattr(exc, "auth_header", None):
+            response["WWW-Authenticate"] = challenge
+        if wait_s := getattr(exc, "wait", None):
+            response["Retry-After"] = f"{wait_s:.0f}"
     return response
 
 

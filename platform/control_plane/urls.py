@@ -4,7 +4,7 @@ from importlib.util import find_spec
 
 from django.contrib import admin
 from django.contrib.auth import views as auth
-from django.urls import include, path
+from django.urls import URLPattern, URLResolver, include, path
 from drf_spectacular.views import SpectacularAPIView, SpectacularSwaggerSplitView
 
 from control_plane.health import healthz, readyz
@@ -15,7 +15,7 @@ handler403 = "control_plane.problems.permission_denied"
 handler404 = "control_plane.problems.page_not_found"
 handler500 = "control_plane.problems.server_error"
 
-api_v1 = [
+api_v1: list[URLPattern | URLResolver] = [
     path("", include("tenants.api_urls")),
     path("", include("tenants.datasets.api_urls")),
     path("", include("tenants.billing.api_urls")),
@@ -25,7 +25,7 @@ api_v1 = [
 if find_spec("jobs.api.urls"):
     api_v1.insert(3, path("", include("jobs.api.urls")))
 
-urlpatterns = [
+urlpatterns: list[URLPattern | URLResolver] = [
     path("healthz", healthz),
     path("readyz", readyz),
     path("admin/", admin.site.urls),

@@ -11,7 +11,7 @@ from tenants.admin import ReadOnly
 from tenants.billing.models import PriceVersion, RatedUsage, UsageEvent
 
 
-class PriceForm(forms.ModelForm):
+class PriceForm(forms.ModelForm):  # type: ignore[type-arg]
     class Meta:
         model = PriceVersion
         fields = ["meter", "amount", "per", "currency", "valid_from"]

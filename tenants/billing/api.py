@@ -6,7 +6,6 @@ from uuid import UUID
 from drf_spectacular.types import OpenApiTypes
 from drf_spectacular.utils import OpenApiParameter, extend_schema, inline_serializer
 from rest_framework import serializers
-from rest_framework.request import Request
 from rest_framework.response import Response
 from rest_framework.views import APIView
 
@@ -16,6 +15,7 @@ from tenants.billing.selectors import GroupBy, UsageTotal
 from tenants.bodies import parse_query
 from tenants.listing import refuse_query
 from tenants.permissions import Permission
+from tenants.requests import TenantRequest
 
 
 class UsageQuery(Message):
@@ -61,7 +61,7 @@ class PriceListApi(APIView):
     permission = {"GET": Permission.BILLING_READ}
 
     @extend_schema(operation_id="prices_list", responses=PricesOutput)
-    def get(self, request: Request) -> Response:
+    def get(self, request: TenantRequest) -> Response:
         refuse_query(request)
         return Response(
             {
@@ -91,7 +91,7 @@ class UsageApi(APIView):
         ],
         responses=UsageOutput,
     )
-    def get(self, request: Request) -> Response:
+    def get(self, request: TenantRequest) -> Response:
         query = parse_query(UsageQuery, request.query_params)
         totals = selectors.usage_totals(request.tenant, job_id=query.job, group_by=query.group_by)
         return Response({"group_by": query.group_by, "results": [_row(total) for total in totals]})

@@ -1,13 +1,18 @@
 """Money in the database: integers of a millionth of a millionth, so that sums are exact on every database."""
 
 from decimal import ROUND_HALF_UP, Decimal, localcontext
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from django import forms
 from django.db import models
 
 PLACES = 12
 QUANTUM = Decimal(1).scaleb(-PLACES)
+
+if TYPE_CHECKING:  # Django's fields take type arguments in the stubs only
+    _Integer = models.BigIntegerField[Decimal, Decimal]
+else:
+    _Integer = models.BigIntegerField
 
 
 def to_quantum(value: Decimal) -> Decimal:
@@ -22,7 +27,7 @@ def amount_of(quantity: int, unit_amount: Decimal, per: int) -> Decimal:
         return to_quantum(Decimal(quantity) * unit_amount / Decimal(per))
 
 
-class MoneyField(models.BigIntegerField):
+class MoneyField(_Integer):
     """A Decimal of 12 places, stored as an integer count of 10^-12.
 
     SQLite keeps decimals as binary floats and would add them up inexactly. One value reaches 9.2 million.

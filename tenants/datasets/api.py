@@ -9,7 +9,6 @@ from drf_spectacular.utils import OpenApiParameter, extend_schema, extend_schema
 from pydantic import Field
 from rest_framework import serializers
 from rest_framework.parsers import MultiPartParser
-from rest_framework.request import Request
 from rest_framework.response import Response
 from rest_framework.views import APIView
 
@@ -22,6 +21,7 @@ from tenants.errors import ApplicationError, FieldError
 from tenants.idempotency import KEY_PARAMETER, idempotency_key, idempotent
 from tenants.listing import ListView, PageQuery, refuse_query
 from tenants.permissions import Permission
+from tenants.requests import TenantRequest
 
 
 class DatasetInput(Message):
@@ -31,12 +31,12 @@ class DatasetInput(Message):
     declared: Declared | None = None
 
 
-@extend_schema_field(ValidationReport)
+@extend_schema_field(ValidationReport)  # type: ignore[arg-type]
 class ReportField(serializers.JSONField):
     pass
 
 
-@extend_schema_field(DatasetSummary)
+@extend_schema_field(DatasetSummary)  # type: ignore[arg-type]
 class SummaryField(serializers.JSONField):
     pass
 
@@ -105,15 +105,15 @@ class DatasetListApi(ListView):
     serializer_class = DatasetOutput
     parser_classes = [uploads.ZipParser, MultiPartParser]
 
-    def initialize_request(self, request: Any, *args: Any, **kwargs: Any) -> Request:
+    def initialize_request(self, request: Any, *args: Any, **kwargs: Any) -> Any:
         request.upload_handlers = [uploads.StagingUploadHandler(request)]
         return super().initialize_request(request, *args, **kwargs)
 
-    def rows(self, request: Request, query: PageQuery) -> Any:
+    def rows(self, request: TenantRequest, query: PageQuery) -> Any:
         return selectors.dataset_list(request.tenant)
 
     @extend_schema(operation_id="datasets_list")
-    def get(self, request: Request) -> Response:
+    def get(self, request: TenantRequest) -> Response:
         return self.list(request)
 
     @extend_schema(
@@ -122,7 +122,7 @@ class DatasetListApi(ListView):
         request={"application/zip": OpenApiTypes.BINARY, "multipart/form-data": _MULTIPART},
         responses={202: VersionDetailOutput},
     )
-    def post(self, request: Request) -> Response:
+    def post(self, request: TenantRequest) -> Response:
         """Upload a LeRobot v2.1 or v3.0 dataset as a zip archive. Validation follows; poll the version."""
         idempotency_key(request)
         uploads.refuse_by_length(request.META)
@@ -136,7 +136,7 @@ class DatasetListApi(ListView):
         finally:
             upload.close()
 
-    def _create(self, request: Request, upload: uploads.StagedUpload, body: DatasetInput) -> Response:
+    def _create(self, request: TenantRequest, upload: uploads.StagedUpload, body: DatasetInput) -> Response:
         version = services.dataset_import(
             tenant=request.tenant, actor=request.actor, name=body.name, source=upload.path, declared=body.declared
         )
@@ -150,12 +150,12 @@ class DatasetApi(APIView):
     permission = {"GET": Permission.DATASETS_READ, "DELETE": Permission.DATASETS_WRITE}
 
     @extend_schema(operation_id="datasets_get", responses=DatasetOutput)
-    def get(self, request: Request, dataset_id: UUID) -> Response:
+    def get(self, request: TenantRequest, dataset_id: UUID) -> Response:
         refuse_query(request)
         return Response(DatasetOutput(selectors.dataset_get(request.tenant, dataset_id)).data)
 
     @extend_schema(operation_id="datasets_delete", responses={204: None})
-    def delete(self, request: Request, dataset_id: UUID) -> Response:
+    def delete(self, request: TenantRequest, dataset_id: UUID) -> Response:
         services.dataset_delete(tenant=request.tenant, dataset_id=dataset_id)
         return Response(status=204)
 
@@ -166,7 +166,7 @@ class DatasetVersionByNumberApi(APIView):
     permission = {"GET": Permission.DATASETS_READ}
 
     @extend_schema(operation_id="dataset_versions_by_number", responses=VersionDetailOutput)
-    def get(self, request: Request, dataset_id: UUID, number: int) -> Response:
+    def get(self, request: TenantRequest, dataset_id: UUID, number: int) -> Response:
         refuse_query(request)
         return Response(VersionDetailOutput(selectors.version_by_number(request.tenant, dataset_id, number)).data)
 
@@ -177,17 +177,17 @@ class DatasetVersionApi(APIView):
     permission = {"GET": Permission.DATASETS_READ, "DELETE": Permission.DATASETS_WRITE}
 
     @extend_schema(operation_id="dataset_versions_get", responses=VersionDetailOutput)
-    def get(self, request: Request, version_id: UUID) -> Response:
+    def get(self, request: TenantRequest, version_id: UUID) -> Response:
         refuse_query(request)
         return Response(VersionDetailOutput(selectors.version_get(request.tenant, version_id)).data)
 
     @extend_schema(operation_id="dataset_versions_delete", responses={204: None})
-    def delete(self, request: Request, version_id: UUID) -> Response:
+    def delete(self, request: TenantRequest, version_id: UUID) -> Response:
         services.version_delete(tenant=request.tenant, version_id=version_id)
         return Response(status=204)
 
 
-def _received(request: Request) -> uploads.StagedUpload:
+def _received(request: TenantRequest) -> uploads.StagedUpload:
     """The staged archive: the whole body, or the part `file` of a form."""
     if isinstance(request.data, uploads.StagedUpload):
         return request.data
@@ -197,12 +197,13 @@ def _received(request: Request) -> uploads.StagedUpload:
     return upload
 
 
-def _fields(request: Request) -> dict[str, Any]:
+def _fields(request: TenantRequest) -> dict[str, Any]:
     """What was said beside the archive: the other parts of a form, else the query parameters."""
     if isinstance(request.data, uploads.StagedUpload):
-        fields = request.query_params.dict()
+        fields: dict[str, Any] = request.query_params.dict()
     else:
-        fields = {name: request.data[name] for name in request.data if name != "file"}
+        refuse_query(request)
+        fields = {name: value for name, value in request.data.items() if name != "file"}
     if "declared" in fields:
         try:
             fields["declared"] = json.loads(fields["declared"])

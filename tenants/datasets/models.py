@@ -7,7 +7,7 @@ from django.db import models
 from tenants.scope import TenantOwned
 
 
-class Dataset(TenantOwned):
+class Dataset(TenantOwned):  # type: ignore[django-manager-missing]
     id = models.UUIDField(primary_key=True, default=uuid.uuid4, editable=False)
     name = models.CharField(max_length=200)
     created_at = models.DateTimeField(auto_now_add=True)
@@ -29,7 +29,7 @@ class VersionState(models.TextChoices):
     INVALID = "invalid"  # the report says why
 
 
-class DatasetVersion(TenantOwned):
+class DatasetVersion(TenantOwned):  # type: ignore[django-manager-missing]
     """Immutable once ready: the files, their fingerprint, the schema and the statistics."""
 
     id = models.UUIDField(primary_key=True, default=uuid.uuid4, editable=False)

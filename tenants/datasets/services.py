@@ -3,6 +3,7 @@
 import logging
 import uuid
 from datetime import datetime, timedelta
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -106,7 +107,8 @@ def dataset_delete(*, tenant: Tenant, dataset_id: uuid.UUID) -> None:
         versions = list(DatasetVersion.objects.filter(dataset=dataset))
         _delete(DatasetVersion.objects.filter(dataset=dataset))
         _delete(Dataset.objects.filter(pk=dataset.pk))
-        transaction.on_commit(lambda: [storage.discard(row.pk, row.storage_key) for row in versions])
+        for row in versions:
+            transaction.on_commit(partial(storage.discard, row.pk, row.storage_key))
 
 
 def version_delete(*, tenant: Tenant, version_id: uuid.UUID) -> None:

@@ -6,6 +6,7 @@ from uuid import UUID
 
 from celery import shared_task
 
+from gpu_runtime.protocol.schema import ValidationReport
 from tenants.datasets import services, storage, validation
 from tenants.datasets.models import DatasetVersion
 
@@ -52,12 +53,15 @@ def _bytes_of(version: DatasetVersion) -> tuple[Path | None, Path | None]:
 
 def _settle(version: DatasetVersion, outcome: validation.Outcome, folder: Path) -> None:
     report = outcome.report
-    if report is None or not report.ok:
-        reason = outcome.reason or "; ".join(d.message for d in report.defects if d.severity == "error")
-        services.version_refuse(version=version, reason=reason, report=report)
+    if report is None or report.summary is None or not report.ok:
+        services.version_refuse(version=version, reason=outcome.reason or _errors_of(report), report=report)
         return
     if folder != storage.stored_path(version.storage_key):
         storage.put_in_place(folder, version.storage_key)
     if services.version_seal(version=version, report=report):
         storage.discard(version.pk)
         logger.info("dataset version %s is ready: %d episodes", version.pk, report.summary.episodes)
+
+
+def _errors_of(report: ValidationReport | None) -> str:
+    return "; ".join(defect.message for defect in (report.defects if report else ()) if defect.severity == "error")

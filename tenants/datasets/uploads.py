@@ -52,7 +52,8 @@ class ZipParser(BaseParser):
 
     media_type = "application/zip"
 
-    def parse(self, stream: IO[bytes], media_type: str | None = None, parser_context: Any = None) -> StagedUpload:
+    def parse(self, stream: IO[bytes], media_type: str | None = None, parser_context: Any = None) -> Any:
+        """A finished ``StagedUpload``; whoever asks for it closes it."""
         request: HttpRequest = parser_context["request"]
         refuse_by_length(request.META)
         upload = StagedUpload(max_bytes=settings.JOYNEXUS_UPLOAD_MAX_BYTES)
