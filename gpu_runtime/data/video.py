@@ -62,10 +62,16 @@ def open_video(root: Path, relative: str) -> Iterator[tuple[InputContainer, Vide
 def read_video_facts(root: Path, relative: str) -> VideoFacts:
     """Size and frame times of a video, by demuxing only."""
     with open_video(root, relative) as (container, stream):
-        tick_s = float(stream.time_base)
+        tick_s = _tick_s(stream)
         packets = (packet for packet in container.demux(stream) if packet.size and not packet.is_corrupt)
         times = [packet.pts * tick_s for packet in packets if packet.pts is not None]
         return VideoFacts(height=stream.height, width=stream.width, times_s=np.sort(np.asarray(times, np.float64)))
+
+
+def _tick_s(stream: VideoStream) -> float:
+    """Seconds per unit of the container's timestamps."""
+    assert stream.time_base is not None  # checked on opening
+    return float(stream.time_base)
 
 
 def _tolerance_s(times_s: Sequence[float], tick_s: float) -> float:
@@ -77,7 +83,7 @@ def _frames_from(
     container: InputContainer, stream: VideoStream, start_s: float, tolerance_s: float
 ) -> Iterator[tuple[float, av.VideoFrame]]:
     """Decoded frames from the key frame at or before ``start_s``; from the start if the index was wrong."""
-    tick_s = float(stream.time_base)
+    tick_s = _tick_s(stream)
     container.seek(max(int(start_s / tick_s), 0), stream=stream, backward=True)
     frames = container.decode(stream)
     first = next(frames, None)
@@ -97,7 +103,7 @@ def decode_at(root: Path, relative: str, times_s: Sequence[float]) -> Iterator[n
     if not times_s:
         return
     with open_video(root, relative) as (container, stream):
-        tolerance_s = _tolerance_s(times_s, float(stream.time_base))
+        tolerance_s = _tolerance_s(times_s, _tick_s(stream))
         wanted = iter(times_s)
         time_s = next(wanted)
         last_s = float("nan")

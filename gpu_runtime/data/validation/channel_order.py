@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from gpu_runtime.data.lerobot import LeRobotDataset
-from gpu_runtime.data.validation.findings import Findings
+from gpu_runtime.data.validation.findings import Findings, Place
 from gpu_runtime.data.validation.stored_statistics import Block
 from gpu_runtime.data.validation.views import ChannelMeans
 
@@ -24,7 +24,7 @@ def check_channel_order(
         stored_C = _mean(dataset, blocks)
         as_is = float(np.abs(stored_C - seen.mean_C).max())
         exchanged = float(np.abs(stored_C[::-1] - seen.mean_C).max())
-        place = {"file": blocks[0].file, "feature": camera}
+        place: Place = {"file": blocks[0].file, "feature": camera}
         detail = f"{camera}: stored channel means {_text(stored_C)}, decoded {_text(seen.mean_C)}"
         if as_is > DIFFERENT and exchanged < as_is / 2:
             findings.warning("channels_swapped", f"{detail}: are the images BGR?", **place)

@@ -7,6 +7,9 @@ from contextlib import contextmanager
 from gpu_runtime.data.errors import DatasetError
 from gpu_runtime.protocol.schema import Defect
 
+Place = dict[str, str | int | None]
+"""Where a finding is: any of file, episode, frame, feature."""
+
 PER_CODE_MAX = 20  # a dataset with one broken column has as many findings as episodes: the first ones tell
 MESSAGE_MAX = 500
 

@@ -11,7 +11,7 @@ import pyarrow as pa
 from gpu_runtime.data.episode import Episode
 from gpu_runtime.data.lerobot import LeRobotDataset
 from gpu_runtime.data.tables import check_row_count, open_parquet, read_columns, scalar_column, vector_column
-from gpu_runtime.data.validation.findings import Findings
+from gpu_runtime.data.validation.findings import Findings, Place
 from gpu_runtime.data.video import TOLERANCE_S
 from gpu_runtime.protocol.schema import VectorFeature
 
@@ -101,7 +101,7 @@ def _check_bookkeeping(
 
 def _check_time(fps: float, episode: Episode, times_L: np.ndarray, findings: Findings) -> None:
     """Timestamps start at 0 and advance by 1/fps within LeRobot's tolerance (plus float32 rounding)."""
-    place = {"file": episode.data_file, "episode": episode.index, "feature": "timestamp"}
+    place: Place = {"file": episode.data_file, "episode": episode.index, "feature": "timestamp"}
     if not len(times_L):
         return
     if not abs(times_L[0]) <= TOLERANCE_S:

@@ -12,7 +12,7 @@ import numpy as np
 from gpu_runtime.data import episodes_v21, episodes_v30
 from gpu_runtime.data.files import read_json_lines, read_json_object
 from gpu_runtime.data.lerobot import LeRobotDataset
-from gpu_runtime.data.validation.findings import Findings
+from gpu_runtime.data.validation.findings import Findings, Place
 
 NAMES = ("min", "max", "mean", "std")
 SLIGHT, GROSS = 0.01, 0.1  # share of a dimension's range by which stored and computed values may differ
@@ -67,7 +67,7 @@ def _read(dataset: LeRobotDataset, file: str, findings: Findings) -> list[tuple[
 
 
 def _block(file: str, episode: int | None, feature: str, raw: Any, findings: Findings) -> Block | None:
-    place = {"file": file, "episode": episode, "feature": feature}
+    place: Place = {"file": file, "episode": episode, "feature": feature}
     if not isinstance(raw, dict) or any(name not in raw for name in NAMES):
         missing = list(NAMES) if not isinstance(raw, dict) else [name for name in NAMES if name not in raw]
         findings.warning("statistics_missing", f"no {', '.join(missing)} of {feature}", **place)
@@ -101,7 +101,7 @@ def _possible(block: Block, dataset: LeRobotDataset, findings: Findings) -> bool
             found["an image's range is not [0, 1]"] = (values["min"] < -1e-6) | (values["max"] > 1 + 1e-6)
         problems = [f"{what} (dimension {np.flatnonzero(bad)[0]})" for what, bad in found.items() if bad.any()]
     if problems:
-        place = {"file": block.file, "episode": block.episode, "feature": block.feature}
+        place: Place = {"file": block.file, "episode": block.episode, "feature": block.feature}
         findings.error("statistics_impossible", f"{block.feature}: {'; '.join(problems)}", **place)
     return not problems
 

@@ -4,7 +4,7 @@ from gpu_runtime.data import episodes_v21, episodes_v30
 from gpu_runtime.data.features import flat_names
 from gpu_runtime.data.info import INFO_FILE
 from gpu_runtime.data.lerobot import LeRobotDataset
-from gpu_runtime.data.validation.findings import Findings
+from gpu_runtime.data.validation.findings import Findings, Place
 from gpu_runtime.data.validation.tree import Tree
 
 
@@ -32,7 +32,7 @@ def _check_episodes(dataset: LeRobotDataset, findings: Findings) -> None:
     file = (episodes_v21 if dataset.info.major == 2 else episodes_v30).EPISODES_FILE
     first = 0
     for position, episode in enumerate(dataset.episodes):
-        place = {"file": file, "episode": episode.index}
+        place: Place = {"file": file, "episode": episode.index}
         if episode.index != position:
             findings.error("episode_index", f"episode {position} is missing: indices must be 0, 1, 2 …", **place)
             break
@@ -66,7 +66,9 @@ def _check_names(dataset: LeRobotDataset, findings: Findings) -> None:
 
 
 def _check_files(dataset: LeRobotDataset, tree: Tree, findings: Findings) -> None:
-    referred = {episode.data_file: (episode.index, None) for episode in reversed(dataset.episodes)}
+    referred: dict[str, tuple[int, str | None]] = {
+        episode.data_file: (episode.index, None) for episode in reversed(dataset.episodes)
+    }
     for episode in reversed(dataset.episodes):
         referred |= {segment.file: (episode.index, key) for key, segment in episode.videos.items()}
     present = set(tree.files)

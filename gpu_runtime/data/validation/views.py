@@ -12,7 +12,7 @@ import numpy as np
 from gpu_runtime.data.episode import Episode
 from gpu_runtime.data.features import ImageShape, image_shape
 from gpu_runtime.data.lerobot import LeRobotDataset
-from gpu_runtime.data.validation.findings import Findings
+from gpu_runtime.data.validation.findings import Findings, Place
 from gpu_runtime.data.video import TOLERANCE_S, VideoFacts, read_video_facts
 
 DECODE_FRAMES_MAX = 20_000  # of the whole dataset; a larger one is sampled: first, middle and last of each episode
@@ -69,7 +69,7 @@ def _check_file(
     dataset: LeRobotDataset, camera: str, file: str, positions: list[int], shape: ImageShape, findings: Findings
 ) -> None:
     facts = read_video_facts(dataset.root, file)
-    place = {"file": file, "feature": camera, "episode": dataset.episodes[positions[0]].index}
+    place: Place = {"file": file, "feature": camera, "episode": dataset.episodes[positions[0]].index}
     if (facts.height, facts.width) != (shape.height, shape.width):
         findings.error(
             "camera_shape",
@@ -103,7 +103,7 @@ def _check_segments(dataset: LeRobotDataset, camera: str, positions: list[int], 
         segment = episode.videos[camera]
         if segment.to_s is None:
             continue
-        place = {"file": segment.file, "feature": camera, "episode": episode.index}
+        place: Place = {"file": segment.file, "feature": camera, "episode": episode.index}
         length_s = episode.length / dataset.info.fps
         if abs(segment.to_s - segment.from_s - length_s) > half_frame_s:
             findings.error(
