@@ -10,7 +10,7 @@ from tenants.scope import TenantOwned
 JOB_STATES = [(state.value, state.value) for state in JobState]
 
 
-class Job(TenantOwned):
+class Job(TenantOwned):  # type: ignore[django-manager-missing]
     """One request of a tenant. The row is the truth; messages are only nudges."""
 
     id = models.UUIDField(primary_key=True, default=uuid.uuid4, editable=False)

@@ -203,7 +203,8 @@ def _fields(request: TenantRequest) -> dict[str, Any]:
         fields: dict[str, Any] = request.query_params.dict()
     else:
         refuse_query(request)
-        fields = {name: value for name, value in request.data.items() if name != "file"}
+        parts: Any = request.data
+        fields = {name: value for name, value in parts.items() if name != "file"}
     if "declared" in fields:
         try:
             fields["declared"] = json.loads(fields["declared"])
