@@ -2,35 +2,15 @@
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Any
 
-from pydantic import Field, ValidationError
+from pydantic import ValidationError
 
 from gpu_runtime.data.errors import DatasetError
 from gpu_runtime.data.files import read_json_object
-from gpu_runtime.protocol.base import Message
-from gpu_runtime.protocol.schema import ActionRepresentation, DatasetSchema, Gripper
+from gpu_runtime.protocol.schema import DatasetSchema, Declared
 
 DECLARED_FILE = "meta/joynexus.json"
-
-Rotation = Annotated[int, Field(ge=0, lt=360, multiple_of=90)]
-
-
-class Declared(Message):
-    """What info.json cannot say. Comes with the import, else from the dataset's own meta/joynexus.json.
-
-    ``rotations`` turns a camera's stored frames upright, counter-clockwise degrees; ``cameras`` orders or narrows
-    the views; ``state``/``action`` name the columns; ``control_hz`` where it differs from the recording's fps.
-    """
-
-    representation: ActionRepresentation = ActionRepresentation.UNDECLARED
-    gripper: Gripper | None = None
-    rotations: dict[str, Rotation] = {}
-    cameras: tuple[str, ...] | None = None
-    state: str | None = None
-    action: str | None = None
-    control_hz: Annotated[float, Field(gt=0, le=10_000)] | None = None
-    robot_type: Annotated[str, Field(min_length=1, max_length=200)] | None = None
 
 
 def declared_from(schema: DatasetSchema) -> Declared:
