@@ -4,6 +4,7 @@
 #
 #   deploy/system-packages.sh           install what is missing (needs root; without it: says what, exit status 3)
 #   deploy/system-packages.sh --check   print what is missing, exit status 1 if anything is
+#   deploy/system-packages.sh --print-source   the bookworm-backports entry derived from this machine's own
 set -euo pipefail
 
 readonly CODENAME=bookworm
@@ -115,7 +116,11 @@ install_missing() { # uses $backports and $release
 
 main() {
     local backports="" release=""
-    if [[ ${1:-} == --print-source ]]; then debian_entry; return; fi
+    case ${1:-} in
+        "" | --check) ;;
+        --print-source) debian_entry; return ;;
+        *) echo "system-packages: unknown option '$1'; allowed: --check, --print-source" >&2; return 2 ;;
+    esac
     if ! command -v dpkg-query >/dev/null; then
         echo "system-packages: not a Debian system; needed are ${FROM_BACKPORTS[*]} (Mesa >= $MESA_MINIMUM) ${FROM_RELEASE[*]}" >&2
         return 3

@@ -7,7 +7,6 @@ W width, S state dimensions, A action dimensions, N frames of one episode, D dim
 import contextlib
 import os
 import shutil
-import tempfile
 from collections.abc import Mapping
 from pathlib import Path
 from types import TracebackType
@@ -29,6 +28,7 @@ from gpu_runtime.data.recording.checks import (
 from gpu_runtime.data.recording.metadata import statistics_columns, write_metadata
 from gpu_runtime.data.recording.series import DataSeries, VideoSeries
 from gpu_runtime.data.recording.statistics import ImageHistogram, Summary, vector_summary
+from gpu_runtime.data.recording.workspace import open_workspace, publish
 from gpu_runtime.protocol.schema import DatasetSchema
 
 _Columns = dict[str, np.ndarray]
@@ -73,8 +73,7 @@ class Recorder:
         self._description = dict(description or {})
         check_schema(schema, fps)
         check_path(self._path)
-        self._root = Path(tempfile.mkdtemp(prefix=f".{self._path.name}.recording-", dir=self._path.parent))
-        self._root.chmod(0o755)
+        self._root, self._lock = open_workspace(self._path)
         self._videos = {camera.key: VideoSeries(self._root, camera, fps) for camera in schema.cameras}
         self._data = DataSeries(self._root)
         self._histograms = {camera.key: ImageHistogram() for camera in schema.cameras}
@@ -158,11 +157,10 @@ class Recorder:
             summaries=_summaries({key: np.concatenate(v) for key, v in self._columns.items()}, self._histograms),
             description=self._description,
         )
-        _sync_tree(self._root)
         check_path(self._path)
-        self._root.rename(self._path)
+        publish(self._root, self._path)
         self._closed = True
-        _sync(self._path.parent)
+        os.close(self._lock)
         return self._path
 
     def abort(self) -> None:
@@ -171,6 +169,7 @@ class Recorder:
             return
         self._closed = True
         with contextlib.ExitStack() as stack:  # a file that cannot be finished must not keep the folder alive
+            stack.callback(os.close, self._lock)
             stack.callback(shutil.rmtree, self._root, ignore_errors=True)
             for release in (self._data.close, *(video.file.abort for video in self._videos.values())):
                 with contextlib.suppress(OSError, ValueError):
@@ -212,19 +211,3 @@ def _table(columns: _Columns) -> pa.Table:
 def _summaries(columns: _Columns, histograms: Mapping[str, ImageHistogram]) -> dict[str, Summary]:
     summaries = {key: vector_summary(values) for key, values in columns.items()}
     return summaries | {key: histogram.summary() for key, histogram in histograms.items()}
-
-
-def _sync(path: Path) -> None:
-    descriptor = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
-
-
-def _sync_tree(root: Path) -> None:
-    """Flush every file and folder to disk, so that the rename that follows publishes whole content."""
-    for folder, _, names in os.walk(root):
-        for name in names:
-            _sync(Path(folder, name))
-        _sync(Path(folder))

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from gpu_runtime.data.recorder import Recorder
-from gpu_runtime.data.recording.checks import RecordingError, check_path
+from gpu_runtime.data.recording.checks import RecordingError, check_path, check_schema
 from gpu_runtime.environments.base import Environment
 from gpu_runtime.environments.demonstrations import Demonstration, Outcome, demonstrations, film
 from gpu_runtime.environments.errors import SimulatorError
@@ -87,6 +87,7 @@ def record(options: argparse.Namespace) -> dict[str, Any]:
     check_path(options.out)
     cameras = options.cameras.split(",") if options.cameras else None
     environment = make_environment(options.env, cameras=cameras, size=options.size)
+    check_schema(environment.schema(), round(environment.schema().control_hz))
     _one_thread()
     outcomes: dict[Outcome, int] = {}
     try:
@@ -105,12 +106,15 @@ def record(options: argparse.Namespace) -> dict[str, Any]:
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Command line; the last line of standard output is one JSON object. Status 2: refused, with the reason."""
+    """Command line; the last line of standard output is one JSON object. Status 2: refused; 1: cannot write."""
     options = _parser().parse_args(argv)
     try:
         counts = record(options)
     except (SimulatorError, RecordingError) as error:
         print(f"record: {error}", file=sys.stderr)
         return 2
+    except OSError as error:  # a full disk, a folder that may not be written
+        print(f"record: cannot write {options.out}: {error}", file=sys.stderr)
+        return 1
     print(json.dumps(counts), flush=True)
     return 0

@@ -2,6 +2,8 @@
 
 import itertools
 import json
+import subprocess
+import sys
 from pathlib import Path
 
 import av
@@ -167,8 +169,8 @@ def test_decoded_frames_are_close_to_what_was_recorded(made: Made) -> None:
     for view, key in enumerate((BASE, WRIST)):
         images, _, _ = decoded(made.path / f"videos/{key}/chunk-000/file-000.mp4")
         error = np.abs(images.astype(int) - np.concatenate(made.images)[:, view].astype(int))
-        assert error.max() <= 14  # random blocks, the worst content there is
-        assert error.mean() <= 2.5
+        assert error.max() <= 6  # of 255 levels, on random blocks
+        assert error.mean() <= 1.5
 
 
 def test_luma_survives_even_where_colour_is_smeared(tmp_path: Path) -> None:
@@ -287,6 +289,23 @@ def test_an_interrupted_recording_leaves_nothing_and_nothing_half_written_is_vis
 
     with pytest.raises(KeyboardInterrupt):
         interrupted()
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_what_a_killed_recording_left_is_removed_by_the_next_one_and_a_living_one_is_not(tmp_path: Path) -> None:
+    code = (
+        "import os, sys; from pathlib import Path; from gpu_runtime.data.recording.workspace import open_workspace;"
+        "open_workspace(Path(sys.argv[1])); os.kill(os.getpid(), 9)"
+    )
+    assert subprocess.run([sys.executable, "-c", code, str(tmp_path / "out")]).returncode == -9
+    (dead,) = tmp_path.iterdir()
+    first = Recorder(tmp_path / "out", schema_of(BASE), FPS)
+    (living,) = tmp_path.iterdir()
+    assert living != dead
+    second = Recorder(tmp_path / "out", schema_of(BASE), FPS)
+    assert living.exists()
+    for recorder in (first, second):
+        recorder.abort()
     assert list(tmp_path.iterdir()) == []
 
 
