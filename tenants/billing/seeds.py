@@ -9,9 +9,10 @@ from typing import Any
 
 VALID_FROM = datetime(2020, 1, 1, tzinfo=UTC)
 HOUR_US = 3_600_000_000
+# 1.08 per hour is 3e-10 per microsecond: exact in 12 places, so a bill equals quantity times price to the last digit.
 DEFAULT_PRICES: tuple[tuple[str, Decimal, int], ...] = (
     ("train.samples", Decimal("0.05"), 1_000),
-    ("train.compute_us", Decimal("1.20"), HOUR_US),
+    ("train.compute_us", Decimal("1.08"), HOUR_US),
 )
 
 

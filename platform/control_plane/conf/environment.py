@@ -1,5 +1,6 @@
 """Every environment variable the control plane reads, in one place."""
 
+import contextlib
 import hashlib
 import os
 import secrets
@@ -40,10 +41,8 @@ def secret(name: str) -> str:
         draft = path.with_suffix(f".{os.getpid()}")
         draft.touch(mode=0o600)
         draft.write_text(secrets.token_urlsafe(48))
-        try:
+        with contextlib.suppress(FileExistsError):
             os.link(draft, path)  # the first of several processes wins
-        except FileExistsError:
-            pass
         draft.unlink()
     return path.read_text()
 

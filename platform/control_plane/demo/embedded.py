@@ -7,7 +7,7 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import httpx
@@ -19,8 +19,8 @@ _STOP_LIMIT_S = 10.0
 
 
 @contextlib.contextmanager
-def platform_running(port: int | None, log: Path) -> Iterator[str]:
-    """Start the platform, wait until every part is ready, give its address; stop it at the end."""
+def platform_running(port: int | None, log: Path) -> Iterator[tuple[str, Callable[[], bool]]]:
+    """Start the platform, wait until it is ready, give its address and whether it lives; stop it at the end."""
     port = port or _free_port(8000)
     argv = [sys.executable, "manage.py", "up", "--port", str(port)]
     log.parent.mkdir(parents=True, exist_ok=True)
@@ -31,7 +31,7 @@ def platform_running(port: int | None, log: Path) -> Iterator[str]:
         try:
             url = f"http://127.0.0.1:{port}"
             _wait_until_ready(url, process, log)
-            yield url
+            yield url, lambda: process.poll() is None
         finally:
             process.send_signal(signal.SIGTERM)
             try:

@@ -23,15 +23,15 @@ class Lab:
     api_key: str
 
 
-def labs_ready(participants: Sequence[Participant], url: str, memory: Path) -> dict[Participant, Lab]:
-    """Credentials that work on this platform, remembered or new."""
+def labs_ready(participants: Sequence[Participant], url: str, memory: Path) -> dict[str, Lab]:
+    """Credentials that work on this platform, remembered or new, by e-mail address."""
     known = json.loads(memory.read_text()) if memory.exists() else {}
     labs = {}
     for who in participants:
         remembered = known.get(who.email)
         if remembered is None or not _works(url, remembered["api_key"]):
             remembered = known[who.email] = _bootstrap(who)
-        labs[who] = Lab(**{key: remembered[key] for key in ("tenant_id", "email", "password", "api_key")})
+        labs[who.email] = Lab(**{key: remembered[key] for key in ("tenant_id", "email", "password", "api_key")})
     draft = memory.with_suffix(".draft")
     draft.touch(mode=0o600)
     draft.write_text(json.dumps(known, indent=2))

@@ -16,16 +16,25 @@ class RecordingFailed(RuntimeError):
     """A simulator process ended without a dataset."""
 
 
+class SimulatorMissing(RecordingFailed):
+    """The simulator cannot run on this machine; the recorder said why."""
+
+
+_REFUSED = 2  # the recorder's exit status for "refused, with the reason"
+
+
 def record_all(participants: Sequence[Participant], folder: Path) -> dict[Participant, Path]:
     """A LeRobot dataset for each participant, from the cache where it is there already.
 
-    Raises RecordingFailed with the simulator's last lines.
+    Raises SimulatorMissing, or RecordingFailed with the simulator's last lines.
     """
     folder.mkdir(parents=True, exist_ok=True)
     paths = {who: folder / _cache_name(who) for who in participants}
-    failures: list[str] = []
+    failures: list[RecordingFailed] = []
     threads = [
-        threading.Thread(target=_record, args=(who, path, failures)) for who, path in paths.items() if not path.exists()
+        threading.Thread(target=_record, args=(who, path, failures))
+        for who, path in paths.items()
+        if not path.exists()
     ]
     for who, path in paths.items():
         if path.exists():
@@ -35,7 +44,7 @@ def record_all(participants: Sequence[Participant], folder: Path) -> dict[Partic
     for thread in threads:
         thread.join()
     if failures:
-        raise RecordingFailed("\n".join(failures))
+        raise failures[0]
     return paths
 
 
@@ -43,7 +52,7 @@ def _cache_name(who: Participant) -> str:
     return f"{who.environment}-{who.cameras.replace(',', '+')}-{who.image_size}px-{who.episodes}ep-seed{who.seed}"
 
 
-def _record(who: Participant, path: Path, failures: list[str]) -> None:
+def _record(who: Participant, path: Path, failures: list[RecordingFailed]) -> None:
     options = {
         "--env": who.environment,
         "--episodes": str(who.episodes),
@@ -64,8 +73,12 @@ def _record(who: Participant, path: Path, failures: list[str]) -> None:
         text=True,
     )
     tail = _follow(process, who)
-    if process.wait() != 0:
-        failures.append(f"recording {who.environment} ended with status {process.returncode}:\n" + "\n".join(tail[-12:]))
+    status = process.wait()
+    if status == _REFUSED:
+        failures.append(SimulatorMissing(tail[-1] if tail else f"{who.environment} was refused"))
+    elif status != 0:
+        last = "\n".join(tail[-12:])
+        failures.append(RecordingFailed(f"recording {who.environment} ended with status {status}:\n{last}"))
 
 
 def _follow(process: subprocess.Popen[str], who: Participant) -> list[str]:
@@ -82,6 +95,6 @@ def _follow(process: subprocess.Popen[str], who: Participant) -> list[str]:
             other.append(line.rstrip())
             continue
         phase = str(update["phase"])
-        step = steps.setdefault(phase, Progress(f"{who.environment} {phase}", "episodes"))
+        step = steps.setdefault(phase, Progress(f"{who.environment} {phase}", str(update["unit"])))
         step.update(int(update["done"]), int(update["total"]))
     return other

@@ -38,14 +38,12 @@ class Submitted:
     job: dict[str, Any]
 
 
-def submit_all(
-    participants: Sequence[Participant], labs: dict[Participant, Lab], recordings: dict[Participant, Path], url: str
-) -> list[Submitted]:
+def submit_all(recordings: dict[Participant, Path], labs: dict[str, Lab], url: str) -> list[Submitted]:
     """Upload, wait for validation, then submit the jobs together."""
-    clients = {who: Client(url, labs[who].api_key) for who in participants}
-    versions = {who: _dataset_ready(clients[who], who, recordings[who]) for who in participants}
+    clients = {who: Client(url, labs[who.email].api_key) for who in recordings}
+    versions = {who: _dataset_ready(clients[who], who, recording) for who, recording in recordings.items()}
     submitted = []
-    for who in participants:
+    for who in recordings:
         job = clients[who].jobs.submit(who.specification(versions[who]))
         say(f"  {who.tenant}: job {job['id']} submitted, {who.head_name} head")
         submitted.append(
@@ -90,11 +88,15 @@ def follow(submitted: Sequence[Submitted]) -> list[dict[str, Any]]:
     return [ended[item.job["id"]] for item in submitted]
 
 
-def measure(submitted: Sequence[Submitted], jobs: Sequence[dict[str, Any]], *, started_s: float, folder: Path) -> Summary:
+def measure(
+    submitted: Sequence[Submitted], jobs: Sequence[dict[str, Any]], *, started_s: float, folder: Path
+) -> Summary:
     """Collect every figure of the summary from the API, the measured device steps and a clean process."""
     tenants = tuple(_figures(item, job, folder) for item, job in zip(submitted, jobs, strict=True))
     since = min(datetime.fromisoformat(job["created_at"]) for job in jobs)
-    spans = DeviceSpan.objects.filter(started_at__gte=since).aggregate(busy=Sum("busy_us"), overhead=Sum("overhead_us"))
+    spans = DeviceSpan.objects.filter(started_at__gte=since).aggregate(
+        busy=Sum("busy_us"), overhead=Sum("overhead_us")
+    )
     return Summary(
         wall_s=round(time.monotonic() - started_s, 1),
         environment=", ".join(dict.fromkeys(item.who.environment for item in submitted)),
@@ -144,7 +146,10 @@ def _priced(client: Client, usage: dict[str, int]) -> Decimal:
     """The bill worked out again from quantities and published prices."""
     prices = {price["meter"]: price for price in reversed(client.prices())}  # newest first: the newest one stays
     return sum(
-        (Decimal(quantity) * Decimal(prices[meter]["amount"]) / Decimal(prices[meter]["per"]) for meter, quantity in usage.items()),
+        (
+            Decimal(quantity) * Decimal(prices[meter]["price"]["amount"]) / Decimal(prices[meter]["per"])
+            for meter, quantity in usage.items()
+        ),
         Decimal(0),
     )
 
@@ -164,7 +169,9 @@ def _reload(adapter: Path, recording: Path) -> float:
     manifest = json.loads((adapter / "manifest.json").read_text())
     episode = str(manifest["probe"]["episode"])
     argv = [sys.executable, "-m", "gpu_runtime", "act", "--adapter", str(adapter), "--dataset", str(recording)]
-    done = subprocess.run([*argv, "--episode", episode], cwd=env.REPOSITORY, capture_output=True, text=True, check=False)
+    done = subprocess.run(
+        [*argv, "--episode", episode], cwd=env.REPOSITORY, capture_output=True, text=True, check=False
+    )
     if not done.stdout.strip():
         raise RuntimeError(f"act ended with status {done.returncode}: {done.stderr[-2000:]}")
     report = json.loads(done.stdout.strip().splitlines()[-1])
@@ -173,7 +180,7 @@ def _reload(adapter: Path, recording: Path) -> float:
     return float(report["max_difference"])
 
 
-def serve_until_interrupted(url: str, labs: dict[Participant, Lab], alive: Callable[[], bool]) -> None:
+def serve_until_interrupted(url: str, labs: dict[str, Lab], alive: Callable[[], bool]) -> None:
     """Keep the platform up for a look around."""
     say(f"\nThe console is at {url}. Log in as:")
     for lab in labs.values():

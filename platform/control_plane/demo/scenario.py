@@ -7,7 +7,7 @@ BASE_MODEL = "tiny-qwen3-vl"
 EPISODES = 60
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Participant:
     """A tenant of the demo: what it records and the job it submits."""
 

@@ -68,7 +68,7 @@ def _tenant_failures(tenant: TenantFigures) -> list[str]:
         f"loss fell only from {tenant.loss_first:.4f} to {tenant.loss_last:.4f}": (
             tenant.loss_last <= LOSS_MUST_FALL_TO * tenant.loss_first
         ),
-        f"held-out action error {tenant.action_error:.4f} is not below the mean action's {tenant.baseline_error:.4f}": (
+        f"action error {tenant.action_error:.4f} is not below the mean action's {tenant.baseline_error:.4f}": (
             tenant.action_error < tenant.baseline_error
         ),
         f"mean group size is {tenant.group_size_mean:.2f}": tenant.group_size_mean > GROUP_SIZE_MIN,
