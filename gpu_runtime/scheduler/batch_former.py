@@ -1,4 +1,18 @@
-"""Fair group batching: the least served tenant leads, others of its class ride within a window."""
+"""Fair group batching: the least served tenant leads, others of its class ride within a window.
+
+S = a tenant's measured service over its weight; V = the leader's S; D = the window; T = the patience; B = the limit.
+
+1. Who arrives with nothing waiting enters at max(S, V).
+2. The tenant of smallest S leads; its first request fixes the compatibility class.
+3. First requests of that class from tenants with S <= V + D ride along, smallest S first, up to B tokens; each
+   pick raises S by an estimate, which the measurement replaces.
+4. A batch fires when B is waiting, or when some request has waited T (no time at all while the device is busy).
+
+With U = the largest charge of one tenant in one batch over its weight, and batches settled one after the other:
+V never falls, and max S - min S over waiting tenants is at most D + U. So for two tenants that wait throughout any
+interval, however long, service over weight differs by at most 2(D + U): riding can't be turned into a larger share,
+a flood can't starve anyone, and the device idles at most T while something waits.
+"""
 
 from collections import defaultdict
 from dataclasses import dataclass
@@ -24,11 +38,11 @@ class Pick(Generic[K]):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Batch(Generic[K]):
-    """Requests that run together. The first belongs to the leader; ``window_us`` bounded the riders."""
+    """Requests that run together. The first is the leader's; no rider's counter was above ``edge_us``."""
 
     group_key: str
     picks: tuple[Pick[K], ...]
-    window_us: int  # V + D
+    edge_us: int  # V + D
 
 
 class BatchFormer(Generic[K]):
@@ -104,13 +118,14 @@ class BatchFormer(Generic[K]):
         assert fire_at_us is not None
         if now_us < fire_at_us and self._backlog.tokens(first.group_key) < self._limit_tokens:
             return None
-        window_us = self._fair.lead(leader) + self._window_us
+        edge_us = self._fair.lead(leader) + self._window_us
         picks = [self._pick(first)]
-        self._add_riders(picks, window_us)
-        return Batch(group_key=first.group_key, picks=tuple(picks), window_us=window_us)
+        self._add_riders(picks, edge_us)
+        return Batch(group_key=first.group_key, picks=tuple(picks), edge_us=edge_us)
 
     def settle(self, request_id: K, *, charge_us: int) -> None:
         """A taken request has run: replace its estimate by the measured charge."""
+        require(charge_us >= 0, "charge_us", charge_us, "zero or more")
         request = self._unhold(request_id)
         self._costs.observe(request.tenant_id, request.tokens, charge_us)
         self.charge(request.tenant_id, charge_us)
@@ -135,14 +150,14 @@ class BatchFormer(Generic[K]):
         tops = [tag for heap in self._heaps.values() if (tag := heap.top()) is not None]
         return min(tops).tenant_id if tops else None
 
-    def _add_riders(self, picks: list[Pick[K]], window_us: int) -> None:
+    def _add_riders(self, picks: list[Pick[K]], edge_us: int) -> None:
         group_key = picks[0].request.group_key
         heap = self._heaps[group_key]
         left_tokens = self._limit_tokens - picks[0].request.tokens
         misfits: list[TenantId] = []
         while left_tokens > 0 and len(misfits) < MISFITS_MAX:
             tag = heap.top()
-            if tag is None or tag.counter_us > window_us:
+            if tag is None or tag.counter_us > edge_us:
                 break
             request = self._backlog.first(tag.tenant_id, group_key)
             assert request is not None

@@ -1,7 +1,7 @@
 """Crash and reload: the queue as JSON, and what becomes of the work a crash interrupted."""
 
 from collections.abc import Collection
-from dataclasses import asdict
+from dataclasses import asdict, fields
 from typing import Any
 
 from gpu_runtime.protocol.ids import JobId, PartitionId
@@ -15,13 +15,14 @@ from gpu_runtime.scheduler.training_job import TrainingJob
 from gpu_runtime.scheduler.turns import Turns
 
 FORMAT = 1
+_FIELDS = tuple(field.name for field in fields(TrainingJob))
 
 
 def dump(table: JobTable, turns: Turns, former: BatchFormer[PartitionId], leases: LeaseBook) -> dict[str, Any]:
     """Everything but the history: partitions that ended and were cleared are not asked for after a restart."""
     return {
         "format": FORMAT,
-        "jobs": [asdict(job) for job in table if not job.ended or job.clearing],
+        "jobs": [_row(job) for job in table if not job.ended or job.clearing],
         "policy_versions": dict(turns.versions()),
         "former": former.dump(),
         "last_epoch": leases.last_epoch,
@@ -54,6 +55,14 @@ def recover(table: JobTable, turns: Turns, *, consumed: Collection[PartitionId],
             turns.end_with_followers(job, TrainingJobState.FAILED, "runtime_restart")
     for job_id in {job.job_id: None for job in table}:
         turns.offer(job_id)
+
+
+def _row(job: TrainingJob) -> dict[str, Any]:
+    """As ``asdict``, without copying every string: the queue may be dumped at each change."""
+    row = {name: getattr(job, name) for name in _FIELDS}
+    row["lease"] = asdict(job.lease) if job.lease else None
+    row["freshness"] = asdict(job.freshness) if job.freshness else None
+    return row
 
 
 def _job(row: dict[str, Any]) -> TrainingJob:

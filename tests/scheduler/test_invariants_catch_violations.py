@@ -309,7 +309,7 @@ def test_i11_riders_by_the_counters_of_long_ago(monkeypatch):
 
 
 def test_i11_room_left_though_someone_could_ride(monkeypatch):
-    monkeypatch.setattr(BatchFormer, "_add_riders", lambda self, picks, window_us: None)
+    monkeypatch.setattr(BatchFormer, "_add_riders", lambda self, picks, edge_us: None)
     with broken("I11 room used"):
         ride()
 
