@@ -20,6 +20,7 @@ from typing import Any
 from gpu_runtime.protocol.schema import Defect, ValidationReport
 
 _PLACE_BYTES = 4096
+_OUT_OF_MEMORY = 3  # exit status of the child
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -94,10 +95,10 @@ def validate_in_child(
     os.close(writing)
     with os.fdopen(reading, "rb") as pipe:
         content = pipe.read()
-    _, status = os.waitpid(child, 0)
+    _, status, usage = os.wait4(child, 0)
     if status == 0:
         return ValidationReport.model_validate_json(content)
-    return _report_of_the_killed(status, place, limits)
+    return _report_of_the_killed(status, usage.ru_utime + usage.ru_stime, place, limits)
 
 
 def _run_child(
@@ -119,6 +120,8 @@ def _run_child(
         with os.fdopen(writing, "wb") as pipe:
             pipe.write(report.model_dump_json(by_alias=True).encode())
         status = 0
+    except MemoryError:
+        status = _OUT_OF_MEMORY
     except BaseException:
         traceback.print_exc()
     finally:
@@ -144,14 +147,20 @@ def _apply(limits: Limits) -> None:
     signal.signal(signal.SIGXCPU, signal.SIG_DFL)
 
 
-def _report_of_the_killed(status: int, place: mmap.mmap, limits: Limits) -> ValidationReport:
-    file = place[:].rstrip(b"\0").decode("utf-8", "replace") or None
+def _report_of_the_killed(status: int, used_s: float, place: mmap.mmap, limits: Limits) -> ValidationReport:
+    """The one defect that explains why there is no report, with the file that was being read."""
     killer = os.WTERMSIG(status) if os.WIFSIGNALED(status) else None
-    if killer in (signal.SIGXCPU, signal.SIGKILL):
-        code, message = "cpu_limit", f"validation needed more than {limits.cpu_s} CPU seconds or was killed"
-    elif killer in (signal.SIGABRT, None):
-        code, message = "memory_limit", f"validation needed more than {limits.memory_mib} MiB of memory"
+    if killer == signal.SIGXCPU or used_s >= limits.cpu_s:
+        code, message = "cpu_limit", f"validation needs more than the {limits.cpu_s} CPU seconds allowed"
+    elif killer == signal.SIGKILL or os.waitstatus_to_exitcode(status) == _OUT_OF_MEMORY:
+        code, message = "memory_limit", f"validation needs more than the {limits.memory_mib} MiB of memory allowed"
+    elif killer is not None:
+        code, message = (
+            "reader_crashed",
+            (f"a reader crashed (signal {killer}): damaged content, or it needs more than {limits.memory_mib} MiB"),
+        )
     else:
-        code, message = "reader_crashed", f"a reader crashed with signal {killer} on damaged content"
+        code, message = "reader_failed", "validation failed; the error is in the log of the process that ran it"
+    file = place[:].rstrip(b"\0").decode("utf-8", "replace") or None
     defect = Defect(severity="error", code=code, message=message, file=file)
     return ValidationReport(defects=(defect,), summary=None)

@@ -52,14 +52,8 @@ class Normalizer:
             scale = np.maximum(values["std"], _least(values["std"]))
             center = values["mean"]
         else:
-            low, high = (
-                (values["q01"], values["q99"])
-                if mode is NormalizationMode.QUANTILE
-                else (
-                    values["min"],
-                    values["max"],
-                )
-            )
+            limits = ("q01", "q99") if mode is NormalizationMode.QUANTILE else ("min", "max")
+            low, high = values[limits[0]], values[limits[1]]
             center, scale = (low + high) / 2, (high - low) / 2
         degenerate = high - low < _least(high - low)
         return cls(

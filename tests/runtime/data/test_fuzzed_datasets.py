@@ -8,6 +8,9 @@ from pathlib import Path
 
 import pytest
 
+from gpu_runtime.data.validation import validate_dataset
+from tests.support.lerobot_v21 import DATA
+
 ROOT = Path(__file__).resolve().parents[3]
 PEAK_BYTES_MAX = 600 * 2**20
 
@@ -28,3 +31,13 @@ def test_damaged_datasets_are_reported_and_never_crash_the_reader(
     assert outcome["still_valid"] < mutants / 2
     assert len(outcome["codes"]) >= 8  # damage of many kinds, not one that masks the rest
     assert "unreadable" not in outcome["codes"], "an exception was caught only by the last net: give it its own code"
+
+
+def test_metadata_on_which_arrow_would_end_the_process_are_only_an_error(v21: Path) -> None:
+    """Found by fuzzing: a flipped size in a column chunk's metadata aborts whoever asks for that chunk."""
+    path = v21 / DATA.format(1)
+    original = path.read_bytes()
+    footer = len(original) - 8 - int.from_bytes(original[-8:-4], "little")
+    for offset in range(footer, len(original) - 8, 7):
+        path.write_bytes(original[:offset] + bytes([original[offset] ^ 0x10]) + original[offset + 1 :])
+        assert all(defect.file is not None for defect in validate_dataset(v21).defects)

@@ -3,6 +3,7 @@
 import json
 import os
 import shutil
+import signal
 import subprocess
 import sys
 import zipfile
@@ -13,8 +14,11 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from gpu_runtime.data.cli import Limits, validate_in_child
+from gpu_runtime.data.files import existing_file
+from gpu_runtime.data.validation import views
 from gpu_runtime.protocol.schema import ValidationReport
-from tests.support.lerobot_v21 import CAMERA, DATA, edit_lines
+from tests.support.lerobot_v21 import CAMERA, DATA, VIDEO, edit_lines
 
 COMMAND = "import sys; from gpu_runtime.data.cli import main; sys.exit(main(sys.argv[1:]))"
 
@@ -104,6 +108,19 @@ def test_a_reader_beyond_its_memory_is_reported_with_the_file_it_read(inflated: 
     report = report_of(validate(inflated, "--memory-mib", 700))
     assert not report.ok
     assert DATA.format(1) in {defect.file for defect in report.defects if defect.code == "memory_limit"}
+
+
+def test_a_reader_that_crashes_is_reported_with_the_file_it_read(
+    monkeypatch: pytest.MonkeyPatch, pristine: dict[str, Path]
+) -> None:
+    def crash(root: Path, relative: str) -> object:
+        existing_file(root, relative)
+        os.kill(os.getpid(), signal.SIGSYS)
+        return None
+
+    monkeypatch.setattr(views, "read_video_facts", crash)
+    report = validate_in_child(pristine["v2.1"], extract_to=None, declared=None, limits=Limits())
+    assert [(defect.code, defect.file) for defect in report.defects] == [("reader_crashed", VIDEO.format(0))]
 
 
 def test_the_command_loads_no_torch_and_its_parent_no_reader() -> None:
