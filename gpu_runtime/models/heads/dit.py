@@ -42,13 +42,16 @@ class DiT(nn.Module):
     def reset_residuals(self) -> None:
         """Start every adaptive norm as a plain one and every block as the identity."""
         initialize_branch(self.modulation_out)
-        for block in self.blocks:
+        for block in self._typed_blocks():
             for layer in (block.modulation, block.out, block.down):
                 initialize_branch(layer)
 
     def condition(self, condition_BLD: Tensor) -> list[KeysValues | None]:
         """Keys and values of every layer (None for self-attention): one projection serves all draws and steps."""
-        return [None if b.condition_width is None else b.keys_values(condition_BLD) for b in self.blocks]
+        return [None if b.condition_width is None else b.keys_values(condition_BLD) for b in self._typed_blocks()]
+
+    def _typed_blocks(self) -> list["Block"]:
+        return [block for block in self.blocks if isinstance(block, Block)]
 
     def forward(
         self,
