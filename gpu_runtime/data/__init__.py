@@ -1,0 +1,1 @@
+"""Demonstrations: read, validate, summarise, sample, normalise, record. No torch."""

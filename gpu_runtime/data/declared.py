@@ -7,7 +7,7 @@ from typing import Any
 from pydantic import ValidationError
 
 from gpu_runtime.data.errors import DatasetError
-from gpu_runtime.data.files import read_json_object
+from gpu_runtime.data.files import is_storable, read_json_object
 from gpu_runtime.protocol.schema import DatasetSchema, Declared
 
 DECLARED_FILE = "meta/joynexus.json"
@@ -29,6 +29,8 @@ def declared_from(schema: DatasetSchema) -> Declared:
 
 def parse_declared(raw: Mapping[str, Any], *, source: str) -> Declared:
     """Check a declaration; every wrong field is named."""
+    if not is_storable(raw):
+        raise DatasetError("declared_invalid", f"{source}: a text holds NUL or half a surrogate pair", file=source)
     try:
         return Declared.model_validate(dict(raw))
     except ValidationError as error:

@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from gpu_runtime.data.episode import Episode, VideoSegment, checked_count, checked_task, checked_tasks
-from gpu_runtime.data.files import fill_template, read_json_lines
+from gpu_runtime.data.files import fill_template, iter_json_lines
 from gpu_runtime.data.info import DatasetInfo
 
 EPISODES_FILE = "meta/episodes.jsonl"
@@ -15,14 +15,16 @@ def read_tasks(root: Path) -> dict[int, str]:
     """Instruction by task index."""
     return {
         checked_count(row.get("task_index"), "task_index", TASKS_FILE): checked_task(row.get("task"), TASKS_FILE)
-        for row in read_json_lines(root, TASKS_FILE)
+        for row in iter_json_lines(root, TASKS_FILE)
     }
 
 
 def read_episodes(root: Path, info: DatasetInfo) -> list[Episode]:
     """Episodes in file order; file names follow the templates of info.json."""
-    rows = read_json_lines(root, EPISODES_FILE)
-    numbered = [(checked_count(row.get("episode_index"), "episode_index", EPISODES_FILE), row) for row in rows]
+    numbered = [
+        (checked_count(row.get("episode_index"), "episode_index", EPISODES_FILE), row)
+        for row in iter_json_lines(root, EPISODES_FILE)
+    ]
     numbered.sort(key=lambda pair: pair[0])
     episodes, from_index = [], 0
     for index, row in numbered:

@@ -2,14 +2,13 @@
 
 import json
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path, PurePosixPath
 from typing import Any
 
 from gpu_runtime.data.errors import DatasetError
 
 JSON_BYTES_MAX = 32 * 2**20
-JSON_LINES_BYTES_MAX = 256 * 2**20
 _watchers: list[Callable[[str], None]] = []
 _ESCAPED = re.compile(rb"\\u(?:0000|d[89a-f])", re.IGNORECASE)
 _FIELD = re.compile(r"\{(\w+)(?::0?(\d)d)?\}")
@@ -60,30 +59,17 @@ def fill_template(template: str, **values: int | str) -> str:
     return filled
 
 
-def read_bounded(root: Path, relative: str, bytes_max: int) -> bytes:
-    """Content of a metadata file, refused when larger than ``bytes_max``."""
-    path = existing_file(root, relative)
-    size = path.stat().st_size
-    if size > bytes_max:
-        raise DatasetError(
-            "metadata_too_large", f"{relative} has {size} bytes; at most {bytes_max} are allowed", file=relative
-        )
-    return path.read_bytes()
-
-
-def is_storable(text: str) -> bool:
-    """Whether UTF-8 and every database can hold the text: no lone surrogates, no NUL."""
-    return "\0" not in text and not any("\ud800" <= letter <= "\udfff" for letter in text)
+def is_storable(value: Any) -> bool:
+    """Whether UTF-8 and every database can hold the texts in a JSON value: no half surrogate pairs, no NUL."""
+    text = json.dumps(value, ensure_ascii=False)
+    return "\\u0000" not in text and not any("\ud800" <= letter <= "\udfff" for letter in text)
 
 
 def parse_json(content: bytes, relative: str, *, line: int | None = None) -> Any:
     """Parse JSON; malformed text, a wrong encoding or absurd nesting become a DatasetError."""
     try:
-        value = json.loads(content)
-        # Only an escape can smuggle such text through a UTF-8 file; the check costs nothing for all others.
-        if _ESCAPED.search(content) and not is_storable(
-            json.dumps(value, ensure_ascii=False).replace("\\u0000", "\0")
-        ):
+        value = json.loads(content.decode())
+        if _ESCAPED.search(content) and not is_storable(value):  # only an escape gets such text through UTF-8
             raise ValueError("a text holds NUL or half a surrogate pair")
         return value
     except (ValueError, RecursionError) as error:
@@ -93,16 +79,34 @@ def parse_json(content: bytes, relative: str, *, line: int | None = None) -> Any
 
 def read_json_object(root: Path, relative: str) -> dict[str, Any]:
     """A JSON file whose top level is an object."""
-    value = parse_json(read_bounded(root, relative, JSON_BYTES_MAX), relative)
+    path = existing_file(root, relative)
+    size = path.stat().st_size
+    if size > JSON_BYTES_MAX:
+        raise DatasetError(
+            "metadata_too_large", f"{relative} has {size} bytes; at most {JSON_BYTES_MAX} are allowed", file=relative
+        )
+    value = parse_json(path.read_bytes(), relative)
     if not isinstance(value, dict):
         raise DatasetError("metadata_unreadable", f"{relative} must hold a JSON object", file=relative)
     return value
 
 
-def read_json_lines(root: Path, relative: str) -> list[dict[str, Any]]:
-    """A JSON-lines file of objects; empty lines are skipped."""
-    lines = read_bounded(root, relative, JSON_LINES_BYTES_MAX).split(b"\n")
-    rows = [parse_json(line, relative, line=number) for number, line in enumerate(lines, 1) if line.strip()]
-    if not all(isinstance(row, dict) for row in rows):
-        raise DatasetError("metadata_unreadable", f"every line of {relative} must be a JSON object", file=relative)
-    return rows
+def iter_json_lines(root: Path, relative: str) -> Iterator[dict[str, Any]]:
+    """The objects of a JSON-lines file, one in memory at a time; empty lines are skipped."""
+    path = existing_file(root, relative)
+    with path.open("rb") as file:
+        number = 0
+        while line := file.readline(JSON_BYTES_MAX):
+            number += 1
+            if len(line) == JSON_BYTES_MAX:
+                raise DatasetError(
+                    "metadata_too_large", f"{relative} line {number} has over {JSON_BYTES_MAX} bytes", file=relative
+                )
+            if not line.strip():
+                continue
+            row = parse_json(line, relative, line=number)
+            if not isinstance(row, dict):
+                raise DatasetError(
+                    "metadata_unreadable", f"{relative} line {number} must be a JSON object", file=relative
+                )
+            yield row

@@ -47,6 +47,11 @@ class LeRobotDataset:
     def lengths(self) -> tuple[int, ...]:
         return tuple(episode.length for episode in self.episodes)
 
+    @cached_property
+    def positions(self) -> dict[int, int]:
+        """Position of an episode by its episode_index; the two differ only in a defective dataset."""
+        return {episode.index: position for position, episode in enumerate(self.episodes)}
+
     def rows(self, episode: int) -> slice:
         """Rows of the episode at this position within ``states_NS()`` and ``actions_NA()``."""
         return slice(int(self._starts[episode]), int(self._starts[episode + 1]))

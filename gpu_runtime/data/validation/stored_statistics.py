@@ -3,14 +3,14 @@
 They are never used: the platform computes its own. Wrong ones mean that data and metadata do not belong together.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from gpu_runtime.data import episodes_v21, episodes_v30
-from gpu_runtime.data.files import read_json_lines, read_json_object
+from gpu_runtime.data.files import iter_json_lines, read_json_object
 from gpu_runtime.data.lerobot import LeRobotDataset
 from gpu_runtime.data.validation.findings import Findings, Place
 
@@ -54,16 +54,19 @@ def _features(dataset: LeRobotDataset) -> list[str]:
     return vectors + [camera.key for camera in dataset.schema.cameras]
 
 
-def _read(dataset: LeRobotDataset, file: str, findings: Findings) -> list[tuple[int | None, Mapping[str, Any]]]:
+def _read(dataset: LeRobotDataset, file: str, findings: Findings) -> Iterator[tuple[int | None, Mapping[str, Any]]]:
+    """(None, statistics of the dataset), or (episode index, its statistics) one after the other."""
     if dataset.info.major != 2:
-        return [(None, read_json_object(dataset.root, file))]
-    rows = read_json_lines(dataset.root, file)
-    stored = {row.get("episode_index"): row.get("stats") for row in rows if type(row.get("episode_index")) is int}
-    for episode in dataset.episodes:
-        if not isinstance(stored.get(episode.index), dict):
-            findings.warning("statistics_missing", "no statistics of this episode", file=file, episode=episode.index)
-    known = {episode.index for episode in dataset.episodes}
-    return [(index, stats) for index, stats in stored.items() if index in known and isinstance(stats, dict)]
+        yield None, read_json_object(dataset.root, file)
+        return
+    left = set(dataset.positions)
+    for row in iter_json_lines(dataset.root, file):
+        index, stats = row.get("episode_index"), row.get("stats")
+        if type(index) is int and index in left and isinstance(stats, dict):
+            left.discard(index)
+            yield index, stats
+    for index in sorted(left):
+        findings.warning("statistics_missing", "no statistics of this episode", file=file, episode=index)
 
 
 def _block(file: str, episode: int | None, feature: str, raw: Any, findings: Findings) -> Block | None:
@@ -110,7 +113,7 @@ def _compare(block: Block, dataset: LeRobotDataset, findings: Findings) -> None:
     """Compare with the state or action data; gross differences are errors, slight ones warnings."""
     data = dataset.actions_NA() if block.feature == dataset.schema.action.key else dataset.states_NS()
     assert data is not None
-    rows = slice(None) if block.episode is None else dataset.rows(_position(dataset, block.episode))
+    rows = slice(None) if block.episode is None else dataset.rows(dataset.positions[block.episode])
     own = data[rows].astype(np.float64)
     if not len(own) or not np.isfinite(own).all():
         return
@@ -128,8 +131,3 @@ def _compare(block: Block, dataset: LeRobotDataset, findings: Findings) -> None:
             episode=block.episode,
             feature=block.feature,
         )
-
-
-def _position(dataset: LeRobotDataset, index: int) -> int:
-    positions = {episode.index: position for position, episode in enumerate(dataset.episodes)}
-    return positions[index]

@@ -14,7 +14,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from gpu_runtime.data.validation import validate_dataset
+from gpu_runtime.data.validation import validate_dataset, views
 from tests.support.lerobot_v21 import (
     CAMERA,
     DATA,
@@ -308,3 +308,32 @@ def test_findings_of_one_kind_are_counted_beyond_the_first_twenty(tmp_path: Path
     defects = validate_dataset(root).defects
     assert sum(defect.code == "frame_index_mismatch" for defect in defects) == 20
     assert defects[-1].message == "5 more of frame_index_mismatch"
+
+
+def test_a_large_dataset_is_decoded_in_samples_and_its_frame_times_are_still_all_checked(
+    v21: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(views, "DECODE_FRAMES_MAX", 10)
+    decoded: list[int] = []
+    monkeypatch.setattr(views.ChannelMeans, "add", lambda self, image: decoded.append(image.size))
+    assert validate_dataset(v21).ok
+    assert len(decoded) == 3 * 3  # first, middle and last of each episode
+    video_of(7)(v21)
+    assert "video_truncated" in {defect.code for defect in validate_dataset(v21).defects}
+
+
+def test_statistics_of_a_long_line_are_refused_and_not_loaded(v21: Path) -> None:
+    with (v21 / STATS).open("ab") as file:
+        file.truncate(2**26)
+    (found,) = (defect for defect in validate_dataset(v21).defects if defect.severity == "error")
+    assert (found.code, found.file) == ("metadata_too_large", STATS)
+
+
+@pytest.mark.parametrize("text", [r'"\ud800"', r'"a\u0000b"'])
+def test_text_that_no_database_holds_is_refused_wherever_it_comes_from(v21: Path, text: str) -> None:
+    report = validate_dataset(v21, {"robot_type": json.loads(text)})
+    assert [defect.code for defect in report.defects] == ["declared_invalid"]
+    (v21 / INFO).write_text((v21 / INFO).read_text().replace('"test_arm"', text))
+    report = validate_dataset(v21)
+    assert [(defect.code, defect.file) for defect in report.defects] == [("metadata_unreadable", INFO)]
+    assert report.model_dump_json()
