@@ -8,7 +8,7 @@ import io
 import logging
 import sys
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
+from typing import Any, cast
 
 import gymnasium
 import mani_skill
@@ -51,7 +51,8 @@ def _no_prompts() -> Iterator[None]:
     """ManiSkill asks on the terminal before it downloads an asset; here the question fails instead of waiting."""
     stdin, sys.stdin = sys.stdin, io.StringIO()
     try:
-        yield
+        with contextlib.redirect_stdout(sys.stderr):
+            yield
     finally:
         sys.stdin = stdin
 
@@ -83,19 +84,19 @@ def _start(env_id: str, task: ManiSkillTask, cameras: Sequence[str], size: int) 
 
 
 class ManiSkillEnvironment:
-    """One ManiSkill task on the CPU; see ``base.Environment``."""
+    """One ManiSkill task on the CPU; see ``base.Environment``. Without ``cameras`` it has all of the task's."""
 
     def __init__(self, env_id: str, task: ManiSkillTask, cameras: tuple[str, ...], size: int) -> None:
         self.env_id, self.instruction = env_id, task.instruction
         self._task = task
         self._env = _start(env_id, task, cameras, size)
-        self._world: Any = self._env.unwrapped
+        self._world = cast(Any, self._env.unwrapped)
         if not isinstance(self._world.single_action_space, gymnasium.spaces.Box):
             raise SimulatorError(f"env: {env_id} moves several robots; one robot with one action vector is supported")
         self.reset(seed=0)
         sensors = [name.removesuffix(SENSOR_SUFFIX) for name in self._world.scene.sensors]
         check_cameras(env_id, cameras, sensors)
-        self._schema = self._describe(cameras, size)
+        self._schema = self._describe(cameras or sensors, size)
 
     def _describe(self, cameras: Sequence[str], size: int) -> DatasetSchema:
         agent = self._world.agent

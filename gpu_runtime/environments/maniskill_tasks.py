@@ -25,7 +25,7 @@ class ManiSkillTask:
 
     instruction: str
     control_mode: str | None = None  # None: the robot's default
-    cameras: tuple[str, ...] = ("base",)
+    cameras: tuple[str, ...] = ()  # none: all that the task has
     objects: Mapping[str, str] = field(default_factory=dict)
     state_objects: tuple[str, ...] = ()
     max_steps: int = 100
@@ -35,6 +35,7 @@ TASKS = {
     "PushCube-v1": ManiSkillTask(
         instruction="Push the blue cube onto the red and white target.",
         control_mode="pd_ee_delta_pos",
+        cameras=("base",),
         objects={"cube": "obj", "goal": "goal_region"},
     ),
     "PickCube-v1": ManiSkillTask(

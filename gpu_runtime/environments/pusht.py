@@ -4,7 +4,7 @@ Shapes: H height, W width in pixels; K = 9 numbers of a snapshot.
 """
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, cast
 
 import gym_pusht  # registers the id
 import gymnasium
@@ -55,7 +55,7 @@ class PushTEnvironment:
             render_mode="rgb_array",
             max_episode_steps=_MAX_STEPS,
         )
-        self._world: Any = self._env.unwrapped
+        self._world = cast(Any, self._env.unwrapped)
         self._schema = DatasetSchema(
             cameras=tuple(camera_of(name, size) for name in cameras),
             state=VectorFeature(key=STATE_KEY, names=("agent_x", "agent_y")),

@@ -27,4 +27,6 @@ def make_environment(env_id: str, *, cameras: Sequence[str] | None = None, size:
         family = importlib.import_module(FAMILIES[namespace])
     except ModuleNotFoundError as error:
         raise SimulatorMissing(f"env: {env_id} needs the Python package {error.name!r}; install .[runtime]") from error
+    except ImportError as error:  # a shared library, such as libGL.so.1
+        raise SimulatorMissing(f"env: {env_id} needs a system library ({error}): deploy/system-packages.sh") from error
     return family.make(env_id, cameras=cameras, size=size)

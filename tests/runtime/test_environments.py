@@ -1,6 +1,7 @@
 """Environments without a graphics driver: registry, checks, PushT, its expert, and the record command on it."""
 
 import json
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -55,6 +56,20 @@ def test_importing_the_registry_and_the_record_command_loads_no_simulator() -> N
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"
+
+
+def test_without_a_vulkan_device_maniskill_is_refused_with_the_remedy(tmp_path: Path) -> None:
+    options = f"--env PushCube-v1 --episodes 1 --out {tmp_path / 'out'}"
+    done = subprocess.run(
+        [sys.executable, "-m", "gpu_runtime", "record", *options.split()],
+        capture_output=True,
+        text=True,
+        stdin=subprocess.DEVNULL,
+        env=os.environ | {"VK_DRIVER_FILES": "/nonexistent", "VK_ICD_FILENAMES": "/nonexistent"},
+    )
+    assert done.returncode == 2
+    assert "needs a Vulkan device: deploy/system-packages.sh" in done.stderr
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_an_undeclared_maniskill_task_is_described_by_its_name() -> None:

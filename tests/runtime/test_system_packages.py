@@ -86,3 +86,29 @@ def test_an_unknown_option_changes_nothing_and_is_refused() -> None:
     done = subprocess.run([str(SCRIPT), "--instal"], capture_output=True, text=True)
     assert done.returncode == 2
     assert "--instal" in done.stderr
+
+
+@pytest.fixture
+def bare_machine(tmp_path: Path) -> dict[str, str]:
+    """Environment of an ordinary user's shell on a machine that has none of the packages."""
+    for name, answer in {"dpkg-query": "exit 1", "id": "echo 1000", "apt-get": "exit 99"}.items():
+        (tmp_path / name).write_text(f"#!/bin/sh\n{answer}\n")
+        (tmp_path / name).chmod(0o755)
+    return os.environ | {"PATH": f"{tmp_path}:{os.environ['PATH']}"}
+
+
+@pytest.mark.parametrize(("option", "status"), [([], 3), (["--check"], 1)])
+def test_without_root_every_missing_package_is_named_and_nothing_is_tried(
+    bare_machine: dict[str, str], option: list[str], status: int
+) -> None:
+    done = subprocess.run([str(SCRIPT), *option], capture_output=True, text=True, env=bare_machine)
+    assert done.returncode == status
+    for name in ("mesa-vulkan-drivers", "libvulkan1", "libegl1", "libgl1", "libosmesa6", "chromium"):
+        assert name in done.stdout
+    assert ("ask an administrator" in done.stderr) == (status == 3)
+
+
+def test_a_mesa_that_is_too_old_counts_as_missing(bare_machine: dict[str, str], tmp_path: Path) -> None:
+    (tmp_path / "dpkg-query").write_text("#!/bin/sh\necho installed 22.3.6-1+deb12u1\n")
+    done = subprocess.run([str(SCRIPT), "--check"], capture_output=True, text=True, env=bare_machine)
+    assert done.stdout.splitlines() == ["missing from bookworm-backports (Mesa >= 25): mesa-vulkan-drivers"]

@@ -68,7 +68,7 @@ def statistics_columns(summaries: Mapping[str, Summary]) -> dict[str, list[Any]]
 def _write_tasks(path: Path, tasks: Sequence[str]) -> None:
     """``task_index``, with the task text as the index of the pandas frame that LeRobot reads."""
     table = pa.table({"task_index": pa.array(range(len(tasks)), pa.int64()), "__index_level_0__": list(tasks)})
-    described = [
+    described: list[dict[str, Any]] = [
         {"name": "task_index", "field_name": "task_index", "pandas_type": "int64", "numpy_type": "int64"},
         {"name": None, "field_name": "__index_level_0__", "pandas_type": "unicode", "numpy_type": "object"},
     ]

@@ -32,7 +32,7 @@ def act(scene: Mapping[str, np.ndarray]) -> np.ndarray:
 def _action(delta_m: np.ndarray, turn_rad: np.ndarray, gripper: float) -> np.ndarray:
     move = np.clip(_GAIN * delta_m / _FULL_STEP_M, -1, 1)
     turn = turn_rad / _FULL_STEP_RAD
-    return np.array([*move, *(turn / max(1.0, np.linalg.norm(turn))), gripper], np.float32)
+    return np.array([*move, *(turn / max(1.0, float(np.linalg.norm(turn)))), gripper], np.float32)
 
 
 def _turn_to_faces(tool: np.ndarray, cube: np.ndarray) -> np.ndarray:

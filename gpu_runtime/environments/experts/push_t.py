@@ -84,7 +84,7 @@ def _rotation(angle: float) -> np.ndarray:
 
 def _on_table(points_P2: np.ndarray) -> np.ndarray:
     margin = _RADIUS + 7
-    return ((points_P2 > margin) & (points_P2 < _TABLE - margin)).all(axis=1)
+    return np.all((points_P2 > margin) & (points_P2 < _TABLE - margin), axis=1)
 
 
 def _behind(agent: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
