@@ -1,7 +1,7 @@
 """Bodies and query strings as pydantic models: every refusal names the field, the value and what is allowed."""
 
 import types
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Annotated, Any, TypeVar, Union, get_args, get_origin
 
 from pydantic import BaseModel, ValidationError
@@ -15,6 +15,7 @@ _VALUE_SHOWN_MAX = 120
 
 def parse_body(kind: type[M], data: Any, *, at: str = "") -> M:
     """Validate a JSON body. Raises ApplicationError 422 with one FieldError per problem; ``at`` prefixes pointers."""
+    _refuse_unstorable(data, at)
     try:
         return kind.model_validate(data)
     except ValidationError as error:
@@ -30,6 +31,7 @@ def parse_query(kind: type[M], params: Mapping[str, Any]) -> M:
         raise ApplicationError(
             code="validation_failed", status=422, detail="The query string is not valid.", errors=errors
         )
+    _refuse_unstorable({name: params[name] for name in params}, "?", separator="")
     try:
         return kind.model_validate({name: params[name] for name in params})
     except ValidationError as error:
@@ -48,6 +50,36 @@ def refusal(error: ValidationError, kind: Any, *, at: str = "") -> ApplicationEr
     return ApplicationError(
         code="validation_failed", status=422, detail=f"The request is not valid at {names}.", errors=errors
     )
+
+
+def _refuse_unstorable(data: Any, at: str, separator: str = "/") -> None:
+    """Refuse text no database keeps: NUL characters and halves of surrogate pairs, in names and values."""
+    pointers = [pointer for pointer, text in _texts(data, at, separator) if "\0" in text or not _encodes(text)]
+    if pointers:
+        detail = "NUL characters and lone surrogates are not allowed."
+        shown = [pointer.encode(errors="replace").decode() for pointer in pointers]
+        errors = tuple(FieldError(pointer=pointer, code="text_invalid", detail=detail) for pointer in shown)
+        raise ApplicationError(code="validation_failed", status=422, detail=detail, errors=errors)
+
+
+def _texts(data: Any, at: str, separator: str = "/") -> Iterator[tuple[str, str]]:
+    if isinstance(data, str):
+        yield at, data
+    elif isinstance(data, dict):
+        for name, value in data.items():
+            yield at, str(name)
+            yield from _texts(value, f"{at}{separator}{name}")
+    elif isinstance(data, list):
+        for index, value in enumerate(data):
+            yield from _texts(value, f"{at}{separator}{index}")
+
+
+def _encodes(text: str) -> bool:
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
 
 
 def _field_error(item: ErrorDetails, kind: Any, *, at: str = "", pointer: str | None = None) -> FieldError:

@@ -53,7 +53,8 @@ def actor_for_key(text: str) -> Actor:
     tag, _, rest = text.partition("_")
     prefix, _, secret = rest.partition("_")
     with platform_scope():
-        key = ApiKey.objects.select_related("tenant", "created_by").filter(prefix=prefix[:16]).first()
+        keys = ApiKey.objects.select_related("tenant", "created_by")
+        key = keys.filter(prefix=prefix).first() if prefix.isascii() and prefix.isalnum() else None
     genuine = hmac.compare_digest(_sha256(secret), key.secret_sha256 if key else _NO_SECRET_SHA256)
     if key is None or tag != KEY_TAG or not genuine or not _is_live(key):
         raise CredentialRefused

@@ -37,7 +37,7 @@ def usage_ingest(
     same id with other content is logged and refused (409). What is not billable is rated at 0 and keeps its
     reason, so that every event has exactly one rating. Raises ApplicationError.
     """
-    content = _content(job_id, lines, occurred_at, billable, reason)
+    content = content_of(job_id, lines, occurred_at, billable, reason)
     with tenant_scope(tenant), transaction.atomic():
         known = _known(source, event_id, content)
         if known:
@@ -66,7 +66,7 @@ def price_add(*, meter: str, amount: Decimal, per: int, valid_from: datetime, cu
     return PriceVersion.objects.create(meter=meter, amount=amount, per=per, valid_from=valid_from, currency=currency)
 
 
-def _content(
+def content_of(
     job_id: UUID | str, lines: Sequence[UsageLine], occurred_at: datetime, billable: bool, reason: str | None
 ) -> str:
     """SHA-256 of everything an event says. Raises ApplicationError for no lines, unknown or repeated meters."""
@@ -131,7 +131,12 @@ def price_at(meter: str, moment: datetime) -> PriceVersion:
     """The price version valid at a moment. Raises ApplicationError if none is: usage is never silently free."""
     price = PriceVersion.objects.filter(meter=meter, valid_from__lte=moment).order_by("-valid_from").first()
     if price is None:
-        raise ApplicationError(
-            code="no_price", status=409, detail=f"No price of {meter!r} is valid at {moment.isoformat()}."
-        )
+        raise no_price(meter, moment)
     return price
+
+
+def no_price(meter: str, moment: datetime) -> ApplicationError:
+    """The refusal of usage nobody has priced."""
+    return ApplicationError(
+        code="no_price", status=409, detail=f"No price of {meter!r} is valid at {moment.isoformat()}."
+    )

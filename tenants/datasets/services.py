@@ -24,6 +24,7 @@ from tenants.scope import platform_scope, tenant_scope
 logger = logging.getLogger(__name__)
 
 CLAIM_TTL = timedelta(minutes=20)  # longer than a validation may take
+NUDGE_EVERY = timedelta(seconds=30)  # a waiting version is asked for again: its message may be lost or just late
 ATTEMPTS_MAX = 3
 
 
@@ -47,6 +48,7 @@ def dataset_import(
                 storage_key=storage.storage_key(tenant.pk, version_id),
                 declared=declared.model_dump(mode="json", exclude_unset=True) if declared else {},
                 size_bytes=size_bytes,
+                claimed_until=timezone.now() + NUDGE_EVERY,
             )
     except BaseException:
         storage.discard(version_id)
@@ -128,7 +130,10 @@ def sweep_unvalidated() -> int:
     with platform_scope():
         for version in DatasetVersion.objects.filter(_stale(now), attempts__gte=ATTEMPTS_MAX):
             _exhaust(version)
-        waiting = list(_claimable(now).values_list("pk", flat=True)[:100])
+        overdue = Q(claimed_until=None) | Q(claimed_until__lt=now)
+        waiting = list(_claimable(now).filter(overdue).values_list("pk", flat=True)[:100])
+        received = DatasetVersion.objects.filter(pk__in=waiting, state=VersionState.RECEIVED)
+        received.update(claimed_until=now + NUDGE_EVERY)
     for version_id in waiting:
         nudge_validation(version_id)
     return len(waiting)

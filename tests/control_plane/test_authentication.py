@@ -2,6 +2,7 @@
 
 import asyncio
 import datetime as dt
+import re
 
 import pytest
 import time_machine
@@ -46,6 +47,9 @@ def test_every_bad_key_gets_the_same_answer(bob: Person):
         f"jnx_{'0' * 12}_{'0' * 64}",
         "jnx_" + bob.key.split("_")[1] + "_",
         bob.key.replace("jnx_", "xxx_"),
+        f"jnx_{'0' * 500}_{'0' * 64}",
+        "jnx_a\x00b_secret",
+        "jnx_é_secret",
         "nonsense",
         "",
     ]
@@ -88,6 +92,16 @@ def test_logging_in_and_out(alice: Person):
     assert browser.get("/api/v1/me").json()["email"] == "alice@example.org"
     assert browser.post("/logout/").status_code == 302
     assert browser.get("/api/v1/me").status_code == 401
+
+
+def test_a_wrong_password_and_an_unknown_address_look_alike(alice: Person):
+    def refused(email: str) -> str:
+        answer = Client().post("/login/", {"username": email, "password": "wrong"})
+        assert answer.status_code == 200
+        page = answer.content.decode().replace(email, "EMAIL")
+        return re.sub(r'value="[^"]{64}"', "TOKEN", page)
+
+    assert refused("alice@example.org") == refused("nobody@example.org")
 
 
 def test_a_session_needs_the_csrf_token_to_write(alice: Person):

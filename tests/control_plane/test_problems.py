@@ -1,8 +1,14 @@
 """Every refusal is problem+json, names what is wrong, and tells nothing else."""
 
+import json
+import logging
+from typing import Any
+
 import pytest
 from django.test import Client
 
+from control_plane.logs import RequestIdFilter, request_id_now
+from tenants.selectors import member_list
 from tests.support.story import Person, api_client
 
 PROBLEM = "application/problem+json"
@@ -97,3 +103,29 @@ def test_lists_are_walked_by_cursor(alice: Person):
     emails = [row["email"] for row in first["results"] + second["results"]]
     assert sorted(emails) == ["alice@example.org", "bob@example.org", "vera@example.org"]
     assert second["next"] is None
+
+
+@pytest.mark.parametrize("path", ["members/" + "9" * 30, "datasets/nonsense", "keys/7"])
+def test_ids_that_cannot_exist_are_404(alice: Person, path: str):
+    assert alice.api.delete(f"/api/v1/{path}").status_code == 404
+
+
+@pytest.mark.parametrize("body", [[], "text", 7, None, {"name": "a\0b"}, {"name": {"deep": [1]}}])
+def test_a_body_of_another_shape_is_a_422(alice: Person, body: object):
+    answer = alice.api.post("/api/v1/keys", json.dumps(body), content_type="application/json")
+    assert (answer.status_code, answer["Content-Type"]) == (422, PROBLEM)
+
+
+def test_log_lines_carry_the_id_of_their_request(alice: Person, monkeypatch):
+    seen: list[str] = []
+
+    def note(actor: object) -> Any:
+        record = logging.LogRecord("tests", logging.INFO, __file__, 1, "hello", None, None)
+        assert RequestIdFilter().filter(record)
+        seen.append(record.request_id)
+        return member_list(actor)
+
+    monkeypatch.setattr("tenants.api.member_list", note)
+    answer = alice.api.get("/api/v1/members")
+    assert seen == [answer["X-Request-ID"]]
+    assert request_id_now.get() == "-"

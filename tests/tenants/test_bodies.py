@@ -3,8 +3,9 @@
 import pytest
 
 from gpu_runtime.protocol.specs import SftJobSpec
-from tenants.bodies import parse_body
+from tenants.bodies import parse_body, parse_query
 from tenants.errors import ApplicationError
+from tenants.listing import PageQuery
 
 GOOD = {
     "kind": "sft",
@@ -69,3 +70,16 @@ def test_a_long_value_is_cut_in_the_message():
 def test_a_body_that_is_no_object_is_refused():
     with pytest.raises(ApplicationError, match="not valid"):
         parse_body(SftJobSpec, ["sft"])
+
+
+@pytest.mark.parametrize("text", ["a\0b", "half \ud800 a pair"])
+def test_text_no_database_keeps_is_refused_where_it_stands(text: str):
+    pointer, code, _ = complaint(dataset={"id": text})
+    assert (pointer, code) == ("/dataset/id", "text_invalid")
+    assert complaint(**{text: 1})[1] == "text_invalid"
+
+
+def test_such_text_in_a_query_is_refused_too():
+    with pytest.raises(ApplicationError) as caught:
+        parse_query(PageQuery, {"cursor": "a\0b"})
+    assert caught.value.errors[0].pointer == "?cursor"
