@@ -22,7 +22,8 @@ function figure(chart, element) {
     const t = theme(), log = view.log && chart.log, data = [], labels = [];
     for (const curve of chart.curves) for (const own of store.of(curve.series)) draw(chart, curve, own, t, log, data, labels);
     setText(`[data-last="${chart.id}"]`, labels.length ? number(labels[0].y) : "");
-    return { data, layout: layout(t, { revision: `${page.id}/${chart.id}`, log, unit: "step", notes: endLabels(labels, t, element.clientHeight, { log }), x: { range: undefined } }) };
+    const right = Math.max(56, 20 + 6.6 * Math.max(0, ...labels.map((d) => d.text.length)));
+    return { data, layout: layout(t, { revision: `${page.id}/${chart.id}`, log, right, unit: "step", notes: endLabels(labels, t, element.clientHeight, { log }) }) };
   };
 }
 
@@ -47,7 +48,7 @@ function nearest(own, values, step) {
 function counts() {
   for (const chart of page.charts) {
     const own = store.of(chart.curves[0].series), drawn = own.reduce((n, c) => n + c.x.length, 0), total = own.reduce((n, c) => n + c.total, 0);
-    if (total) setText(`[data-count="${chart.id}"]`, drawn < total ? `${drawn.toLocaleString("en")} of ${total.toLocaleString("en")} points` : `${total.toLocaleString("en")} points`);
+    if (total) setText(`[data-count="${chart.id}"]`, drawn < total ? `${drawn.toLocaleString("en")} of ${total.toLocaleString("en")} points` : `${total.toLocaleString("en")} point${total === 1 ? "" : "s"}`);
   }
 }
 
