@@ -5,6 +5,7 @@ import functools
 import logging
 import os
 import signal
+import socket
 from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 
@@ -18,7 +19,7 @@ from gpu_runtime.protocol.messages import RuntimeStatus
 from gpu_runtime.scheduler.training_queue import QueueLimits, TrainingQueue
 from gpu_runtime.services.artifacts import Artifacts
 from gpu_runtime.services.checkpoints import Checkpoints
-from gpu_runtime.services.config import RuntimeConfig
+from gpu_runtime.services.config import ConfigurationError, RuntimeConfig
 from gpu_runtime.services.datasets import DatasetVerifier
 from gpu_runtime.services.feed import EventFeed
 from gpu_runtime.services.gateway import Gateway
@@ -38,7 +39,7 @@ _STOP_WITHIN_S = 4.5
 
 
 def load_bases(config: RuntimeConfig) -> dict[str, Backbone]:
-    """Load every configured base; they stay resident."""
+    """Load every configured base; they stay resident. Raises ConfigurationError naming the one that cannot be."""
     torch.set_num_threads(config.threads)
     device = config.device
     if device == "auto":
@@ -46,7 +47,13 @@ def load_bases(config: RuntimeConfig) -> dict[str, Backbone]:
     load = functools.partial(
         load_backbone, device=device, dtype=config.dtype, max_tokens_per_forward=config.max_tokens_per_forward
     )
-    return {name: load(entry) for name, entry in config.bases.items()}
+    bases = {}
+    for name, entry in config.bases.items():
+        try:
+            bases[name] = load(entry)
+        except (ValueError, OSError) as error:
+            raise ConfigurationError(f"base model {name}={entry.source}: {error}") from error
+    return bases
 
 
 class LocalRuntime:
@@ -130,8 +137,8 @@ class LocalRuntime:
 
     async def work(self) -> None:
         """Take up what the last process left, then train until ``stop``."""
-        await self.durability.write(Write(queue=self.queue.dump()))
         await self.master.recover()
+        await self.durability.write(Write(queue=self.queue.dump()))  # before any lease: its epochs must be new
         await self.training.run()
 
     async def stop(self, work: "asyncio.Task[None]") -> None:
@@ -179,7 +186,7 @@ def restore_queue(config: RuntimeConfig, journal: Journal, partitions: Partition
 
 
 def serve(config: RuntimeConfig) -> None:
-    """Run until SIGTERM or SIGINT; returns within five seconds of it. Raises StateFolderInUse, OSError."""
+    """Run until SIGTERM or SIGINT; returns within five seconds of it. Raises StateFolderInUse, ConfigurationError."""
     with exclusive(config.state):
         asyncio.run(_serve(config))
 
@@ -190,7 +197,7 @@ async def _serve(config: RuntimeConfig) -> None:
         asyncio.get_running_loop().add_signal_handler(number, stop.set)
     runtime = LocalRuntime(config, await asyncio.to_thread(load_bases, config))
     server = build_server(runtime.gateway().app())
-    serving = asyncio.create_task(server.serve(sockets=[open_socket(config.listen)]), name="gateway")
+    serving = asyncio.create_task(server.serve(sockets=[_open_socket(config)]), name="gateway")
     work = asyncio.create_task(runtime.work(), name="training service")
     stopped = asyncio.create_task(stop.wait(), name="signal")
     _log.info("serving on %s, bases: %s", config.listen, ", ".join(config.bases))
@@ -207,3 +214,10 @@ async def _serve(config: RuntimeConfig) -> None:
         os._exit(0)
     runtime.close()
     work.result()
+
+
+def _open_socket(config: RuntimeConfig) -> socket.socket:
+    try:
+        return open_socket(config.listen)
+    except OSError as error:
+        raise ConfigurationError(f"--listen {config.listen}: {error}") from error

@@ -1,5 +1,6 @@
 """What a submit is checked for before it is accepted: everything that needs no file of the dataset to be read."""
 
+import re
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -10,9 +11,14 @@ from gpu_runtime.protocol.schema import DatasetSummary
 from gpu_runtime.protocol.specs import SftJobSpec
 from gpu_runtime.services.errors import InvalidSubmit
 
+_JOB_ID = re.compile(r"[A-Za-z0-9_-]{1,100}")  # it names folders and partitions
+
 
 def admit(submit: SubmitJob, datasets: Path, bases: Mapping[str, Backbone]) -> None:
     """Raise InvalidSubmit naming the field, its value and what is allowed."""
+    if not _JOB_ID.fullmatch(submit.job_id):
+        message = f"job_id {submit.job_id!r}: allowed are 1 to 100 letters, digits, '_' and '-'"
+        raise InvalidSubmit("invalid_job_id", message, "job_id")
     _check_base(submit.spec, bases)
     dataset_folder(submit, datasets)
     _check_dataset(submit.spec, submit.dataset.summary)

@@ -22,13 +22,16 @@ class Checkpoints:
 
     def save(self, job: MountedJob) -> PolicyVersionPublished:
         """Write the slot as it stands and drop all but the newest. No step of the slot may run meanwhile."""
-        step = job.slot.step
-        folder = self._folder(job.job_id, job.attempt) / f"step-{step:010d}"
-        save_slot(job.slot, folder)
+        save_slot(job.slot, self._path(job))
         for old in self._all(job.job_id, job.attempt)[: -self._keep]:
             shutil.rmtree(old, ignore_errors=True)
+        return self.describe(job)
+
+    def describe(self, job: MountedJob) -> PolicyVersionPublished:
+        """The durable policy version that the slot is at."""
+        path, slot = self._path(job), job.slot
         return PolicyVersionPublished(
-            version=job.slot.policy_version, step=step, checkpoint=folder.name, sha256=_hash(folder)
+            version=slot.policy_version, step=slot.step, checkpoint=path.name, sha256=_hash(path)
         )
 
     def load(self, job_id: str, attempt: int, **options: object) -> Slot | None:
@@ -39,6 +42,9 @@ class Checkpoints:
     def forget(self, job_id: str, attempt: int) -> None:
         """Remove an attempt's checkpoints, e.g. those another journal's attempt of the same name left behind."""
         shutil.rmtree(self._folder(job_id, attempt), ignore_errors=True)
+
+    def _path(self, job: MountedJob) -> Path:
+        return self._folder(job.job_id, job.attempt) / f"step-{job.slot.step:010d}"
 
     def _folder(self, job_id: str, attempt: int) -> Path:
         return self._root / job_id / str(attempt)

@@ -66,6 +66,7 @@ class Master:
         self._runs: dict[str, Run] = {}
         self._working: set[str] = set()
         self._accepting = asyncio.Lock()
+        self._recovered = asyncio.Event()
         self._changed = Signal()
 
     @property
@@ -79,6 +80,7 @@ class Master:
         Raises Conflict (same key, other body), InvalidSubmit or Unavailable.
         """
         digest = fingerprint(submit.model_dump(mode="json"))
+        await self._recovered.wait()
         async with self._accepting:
             row = await self._row(submit.job_id, submit.attempt)
             if row is not None:
@@ -103,6 +105,7 @@ class Master:
 
     async def cancel(self, job_id: str, attempt: int) -> WorkloadStatus:
         """Stop after the microbatch in progress. An attempt that has ended keeps its outcome. Raises Unknown."""
+        await self._recovered.wait()
         run = self._runs.get(workload_key(job_id, attempt))
         if run is None or run.cancelled or run.ending:
             return await self.status(job_id, attempt)
@@ -117,14 +120,13 @@ class Master:
         return await self.status(job_id, attempt)
 
     async def recover(self) -> None:
-        """Take up every attempt that had not ended when the last process did."""
+        """Take up every attempt that had not ended when the last process did. Requests wait for this."""
         for row in await run_in(None, self._journal.unfinished_workloads):
             run = Run(submit=decode(SubmitJob, row.submit), state=row.state, step=row.step)
+            run.resumed = row.state is not WorkloadState.ACCEPTED
             run.cancelled = row.state is WorkloadState.CANCELLING
-            if row.state is not WorkloadState.ACCEPTED:
-                text = f"the runtime was restarted; work since the last checkpoint is redone (was at step {row.step})"
-                await self._durability.write(Write(entries=(run.entry(LogWritten(level="warning", message=text)),)))
             self._start(run)
+        self._recovered.set()
 
     async def stop(self) -> None:
         """End every workflow where it is; the attempts stay unfinished and are taken up at the next start."""
@@ -165,6 +167,8 @@ class Master:
             while len(self._working) >= self._max_jobs and not run.cancelled:
                 await self._changed.wait()
             self._working.add(run.key)
+            if run.resumed:
+                await self._durability.write(Write(entries=(run.entry(_resumed(run)),)))
             if run.cancelled:
                 await self._finish(run, WorkloadState.CANCELLED, _CANCELLED)
             else:
@@ -180,7 +184,7 @@ class Master:
         await self._advance(run, WorkloadState.STARTING)
         workflow = await run_in(self._mounts, self._mounter.mount, run.submit)
         run.workflow, job = workflow, workflow.job
-        self._training.mount(job, run.submit.tenant_weight)
+        await self._training.mount(job, run.submit.tenant_weight)
         try:
             if run.cancelled:
                 job.stopped = True
@@ -234,3 +238,8 @@ class Master:
             await self._durability.write_now(write)
         except StoreError as error:
             raise Unavailable(error.code, str(error)) from error
+
+
+def _resumed(run: Run) -> LogWritten:
+    text = f"the runtime was restarted at step {run.step}; work since the last checkpoint is redone"
+    return LogWritten(level="warning", message=text)

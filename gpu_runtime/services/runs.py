@@ -21,6 +21,7 @@ class Run:
     state: WorkloadState
     step: int = 0
     workflow: SftWorkflow | None = None
+    resumed: bool = False  # taken up after a restart
     cancelled: bool = False
     ending: bool = False  # its terminal state is being written down: nothing changes the outcome any more
     task: asyncio.Task[None] | None = None

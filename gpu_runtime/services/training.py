@@ -52,14 +52,18 @@ class TrainingService:
         self._mounted: dict[str, MountedJob] = {}
         self._in_step: set[str] = set()
         self._unwritten: set[str] = set()  # jobs whose last step is not in the journal yet
+        self._saving = asyncio.Lock()
         self._stopping = False
 
     @property
     def mounted(self) -> Sequence[MountedJob]:
         return tuple(self._mounted.values())
 
-    def mount(self, job: MountedJob, weight: int) -> None:
-        """From here on the job's partitions can be leased."""
+    async def mount(self, job: MountedJob, weight: int) -> None:
+        """From here on the job's partitions can be leased. A version the last process saved is published if it died
+        before it could."""
+        if job.saved_step >= 0:
+            await self._publish(job, await run_in(self.compute, self._checkpoints.describe, job))
         self._queue.queue.set_weight(TenantId(job.tenant_id), weight)
         self._queue.queue.set_policy_version(JobId(job.key), job.slot.policy_version)
         self._mounted[job.key] = job
@@ -88,12 +92,18 @@ class TrainingService:
 
     async def save(self, job: MountedJob) -> None:
         """Make the slot's state durable and publish it. After the journal knows every step that is in it."""
-        if job.saved_step == job.slot.step or job.key in self._unwritten:
-            return
-        action = functools.partial(self._checkpoints.save, job)
-        version = await self._durability.persist(action, self.compute)
-        job.saved_step = version.step
-        await self._durability.write(Write(entries=(_version_entry(job, version),)))
+        async with self._saving:
+            if job.saved_step == job.slot.step or job.key in self._unwritten:
+                return
+            version = await self._durability.persist(functools.partial(self._checkpoints.save, job), self.compute)
+            job.saved_step = version.step
+            await self._publish(job, version)
+
+    async def _publish(self, job: MountedJob, version: PolicyVersionPublished) -> None:
+        entry = Entry(
+            body=version, occurred_at_us=unix_us(), job_id=job.job_id, attempt=job.attempt, tenant_id=job.tenant_id
+        )
+        await self._durability.write(Write(entries=(entry,)))
 
     async def platform_work(self, action: Callable[[], T]) -> T:
         """Run something on the device that no tenant pays for, between two steps; its time is overhead."""
@@ -173,9 +183,3 @@ class TrainingService:
         trained = member.applied and work.purpose is Purpose.TRAIN
         if trained and work.step % job.checkpoint_every == 0 and not job.stopped:
             await self.save(job)
-
-
-def _version_entry(job: MountedJob, version: PolicyVersionPublished) -> Entry:
-    return Entry(
-        body=version, occurred_at_us=unix_us(), job_id=job.job_id, attempt=job.attempt, tenant_id=job.tenant_id
-    )

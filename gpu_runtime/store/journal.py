@@ -14,6 +14,7 @@ from gpu_runtime.protocol.messages import (
     Event,
     EventBody,
     MetricsRecorded,
+    PolicyVersionPublished,
     UsageMetered,
     WorkloadState,
 )
@@ -138,11 +139,15 @@ class Journal:
             self._writer.execute("INSERT OR REPLACE INTO snapshots VALUES ('training_queue', ?)", (pack(write.queue),))
 
     def _insert_event(self, entry: Entry) -> None:
-        body = entry.body
-        if isinstance(body, MetricsRecorded):
-            body = self._without_known_points(entry, body)
-        elif isinstance(body, UsageMetered):
-            body = self._billed_once(entry, body)
+        body: EventBody | None = entry.body
+        match body:
+            case MetricsRecorded():
+                body = self._without_known_points(entry, body)
+            case UsageMetered():
+                body = self._billed_once(entry, body)
+            case PolicyVersionPublished():
+                key = (entry.job_id, entry.attempt, body.version)
+                body = body if self._is_new("policy_versions", key) else None
         if body is not None:
             self._writer.execute(
                 "INSERT INTO events (job_id, attempt, tenant_id, occurred_at_us, body) VALUES (?, ?, ?, ?, ?)",

@@ -15,6 +15,9 @@ CREATE INDEX IF NOT EXISTS events_by_job ON events (job_id, attempt, seq);
 -- A metric is written once per (job, attempt, step, name), however often its step is redone.
 CREATE TABLE IF NOT EXISTS metric_points (
     job_id TEXT, attempt INTEGER, step INTEGER, name TEXT, PRIMARY KEY (job_id, attempt, step, name)) WITHOUT ROWID;
+-- A policy version is announced once, though its file may be found again after a restart.
+CREATE TABLE IF NOT EXISTS policy_versions (
+    job_id TEXT, attempt INTEGER, version INTEGER, PRIMARY KEY (job_id, attempt, version)) WITHOUT ROWID;
 CREATE TABLE IF NOT EXISTS usage_ids (event_id TEXT PRIMARY KEY) WITHOUT ROWID;
 -- A piece of work is billed once; its repetition is written as not billable.
 CREATE TABLE IF NOT EXISTS billed_work (

@@ -17,18 +17,28 @@ class SftPlan:
     """Which work comes when, and which frames belong to it.
 
     ``lengths``: frames per episode. ``fit_frames``: frames the head wants to see before its first step.
+    ``evaluation``: the held-out frames of every evaluation.
     """
 
     training: TrainingSpec
     lengths: tuple[int, ...]
     split: Split
     fit_frames: int
+    sampler: FrameSampler
+    evaluation: tuple[FrameRef, ...]
 
     @classmethod
     def of(cls, training: TrainingSpec, lengths: tuple[int, ...], fit_frames: int) -> "SftPlan":
         """Set the held-out episodes aside; the same seed sets the same ones aside."""
         split = split_episodes(len(lengths), training.holdout_fraction, training.seed)
-        return cls(training=training, lengths=lengths, split=split, fit_frames=fit_frames)
+        return cls(
+            training=training,
+            lengths=lengths,
+            split=split,
+            fit_frames=fit_frames,
+            sampler=FrameSampler(lengths, split.train, training.batch_size, training.seed),
+            evaluation=tuple(_spread(_frames(split.holdout, lengths), EVALUATION_FRAMES_MAX)),
+        )
 
     def works(self, *, start_step: int, needs_fit: bool) -> Iterator[Work]:
         """Everything still to do after ``start_step`` optimizer steps. An evaluation due there is done (again)."""
@@ -44,28 +54,23 @@ class SftPlan:
         """The frames of one piece of work."""
         match work.purpose:
             case Purpose.TRAIN:
-                return self._sampler().batch(work.step - 1)
+                return self.sampler.batch(work.step - 1)
             case Purpose.FIT:
-                return _spread(self._all_frames(self.split.train), self.fit_frames)
+                return _spread(_frames(self.split.train, self.lengths), self.fit_frames)
             case Purpose.EVALUATE:
                 size = self.training.batch_size
-                return self._evaluation_frames()[work.chunk * size : (work.chunk + 1) * size]
+                return list(self.evaluation[work.chunk * size : (work.chunk + 1) * size])
 
     def _evaluation(self, step: int) -> Iterator[Work]:
         if step % self.training.evaluate_every and step != self.training.steps:
             return
-        chunks = -(-len(self._evaluation_frames()) // self.training.batch_size)
+        chunks = -(-len(self.evaluation) // self.training.batch_size)
         for chunk in range(chunks):
             yield Work(purpose=Purpose.EVALUATE, step=step, chunk=chunk, chunks=chunks)
 
-    def _sampler(self) -> FrameSampler:
-        return FrameSampler(self.lengths, self.split.train, self.training.batch_size, self.training.seed)
 
-    def _evaluation_frames(self) -> list[FrameRef]:
-        return _spread(self._all_frames(self.split.holdout), EVALUATION_FRAMES_MAX)
-
-    def _all_frames(self, episodes: tuple[int, ...]) -> list[FrameRef]:
-        return [FrameRef(episode, frame) for episode in episodes for frame in range(self.lengths[episode])]
+def _frames(episodes: tuple[int, ...], lengths: tuple[int, ...]) -> list[FrameRef]:
+    return [FrameRef(episode, frame) for episode in episodes for frame in range(lengths[episode])]
 
 
 def _spread(frames: list[FrameRef], most: int) -> list[FrameRef]:

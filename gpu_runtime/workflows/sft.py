@@ -52,7 +52,7 @@ class SftWorkflow:
             raise WorkloadFailed(self.job.failure)
 
     async def _produce(self, work: Work) -> None:
-        frames = self.plan.frames(work)
+        frames = await run_in(self.readers, self.plan.frames, work)
         partition_id = f"{self.job.job_id}.{self.job.attempt}.{work.name.replace('/', '-')}.{uuid.uuid4().hex[:8]}"
         samples, tokens = len(frames), len(frames) * self.tokens_per_sample
         reserved = await self.queue.reserve(

@@ -137,12 +137,16 @@ class RuntimeProcess:
 
     def start(self) -> None:
         """Start and wait until it answers."""
+        with (self.state / "log").open("ab") as log:
+            self.process = subprocess.Popen(**self.command(), stdout=log, stderr=log)
+        self.until(lambda: self.answers() or None, 60)
+
+    def command(self) -> dict[str, Any]:
+        """Arguments for subprocess."""
         arguments = ["--state", str(self.state), "--listen", f"unix:{self.socket}", "--datasets", str(self.datasets)]
         environment = os.environ | self.settings | {"OMP_NUM_THREADS": "1"}
         command = [sys.executable, "-m", "gpu_runtime", "serve", *arguments]
-        with (self.state / "log").open("ab") as log:
-            self.process = subprocess.Popen(command, cwd=REPOSITORY, env=environment, stdout=log, stderr=log)
-        self.until(lambda: self.answers() or None, 60)
+        return {"args": command, "cwd": REPOSITORY, "env": environment}
 
     def answers(self) -> bool:
         assert self.process is not None
