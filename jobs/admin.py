@@ -25,6 +25,9 @@ class _Rows(admin.TabularInline):
     extra = 0
     can_delete = False
 
+    def get_readonly_fields(self, request: HttpRequest, obj: Any = None) -> Any:
+        return self.fields
+
     def has_add_permission(self, request: HttpRequest, obj: Any = None) -> bool:
         return False
 

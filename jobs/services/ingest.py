@@ -98,7 +98,9 @@ class _Ingest:
                 self.refused[reason] += 1
                 level = logging.INFO if reason == "stale_attempt" else logging.ERROR
                 logger.log(level, "journal %s entry %d refused: %s", self.journal_id, event.seq, reason)
-        self.rows.write()
+        conflicts = self.rows.write(source=self.journal_id)
+        if conflicts:
+            self.refused["usage_conflict"] += conflicts
 
     def _reserve(self) -> dict[str, int]:
         """One stream number per entry and job. In key order, so that two batches cannot deadlock."""
@@ -120,7 +122,8 @@ class _Ingest:
         seq = self.next_seq[str(job.pk)]
         self.next_seq[str(job.pk)] = seq + 1
         if isinstance(body, UsageMetered):
-            return ingest_rows.usage(job, event, body, source=self.journal_id)
+            self.rows.usage(job, event, body)
+            return None
         if isinstance(body, MetricsRecorded):
             self.rows.metrics(job, event, body, seq)
             self._progress(job, event, step=body.step)

@@ -17,8 +17,7 @@ from gpu_runtime.protocol.messages import (
     UsageMetered,
 )
 from jobs.models import Artifact, DeviceSpan, Job, JobEvent, MetricPoint, PolicyVersion
-from tenants.billing.services import usage_ingest
-from tenants.errors import ApplicationError
+from tenants.billing.batches import MeteredWork, usage_ingest_batch
 
 logger = logging.getLogger(__name__)
 
@@ -46,34 +45,11 @@ def clean(value: T) -> T:
     return result
 
 
-def usage(job: Job, event: Event, body: UsageMetered, *, source: str) -> str | None:
-    """Meter and rate what the step cost, of any attempt: the work was done.
-
-    The same id with other content is refused and the first telling stands. Any other trouble (no price is valid,
-    an unknown meter) stops the batch: entries wait in the journal until it is repaired, so no usage is lost.
-    """
-    try:
-        usage_ingest(
-            tenant=job.tenant,
-            job_id=job.pk,
-            source=source,
-            event_id=body.event_id,
-            lines=body.lines,
-            occurred_at=moment(event.occurred_at_us),
-            billable=body.billable,
-            reason=body.reason or "",
-        )
-    except ApplicationError as error:
-        if error.code != "usage_conflict":
-            raise
-        return error.code
-    return None
-
-
 class Rows:
     """The rows of one batch."""
 
     def __init__(self) -> None:
+        self.works: list[MeteredWork] = []
         self.events: list[JobEvent] = []
         self.points: list[MetricPoint] = []
         self.spans: list[DeviceSpan] = []
@@ -81,8 +57,12 @@ class Rows:
         self.policies: list[PolicyVersion] = []
         self.progressed: defaultdict[tuple[UUID, int], dict[str, int]] = defaultdict(dict)
 
-    def write(self) -> None:
-        """One statement per table. The unique constraints make a second telling of the same fact a no-op."""
+    def write(self, *, source: str) -> int:
+        """A few statements per table. The unique constraints make a second telling of the same fact a no-op.
+
+        Returns how many usage events were refused, because their id is on the books with other content.
+        """
+        conflicts = len(usage_ingest_batch(self.works, source=source))
         JobEvent.objects.bulk_create(self.events, batch_size=_BATCH)
         MetricPoint.objects.bulk_create(self.points, ignore_conflicts=True, batch_size=_BATCH)
         DeviceSpan.objects.bulk_create(self.spans, ignore_conflicts=True, batch_size=_BATCH)
@@ -90,6 +70,24 @@ class Rows:
         PolicyVersion.objects.bulk_create(self.policies, ignore_conflicts=True, batch_size=_BATCH)
         for (job_id, attempt), columns in self.progressed.items():
             Job.objects.filter(pk=job_id, attempt=attempt).update(**columns)
+        return conflicts
+
+    def usage(self, job: Job, event: Event, body: UsageMetered) -> None:
+        """What the step cost, of any attempt: the work was done.
+
+        Where no price is valid or a meter is unknown, the whole batch waits in the journal until that is repaired.
+        """
+        self.works.append(
+            MeteredWork(
+                tenant_id=job.tenant_id,
+                job_id=job.pk,
+                event_id=body.event_id,
+                lines=body.lines,
+                occurred_at=moment(event.occurred_at_us),
+                billable=body.billable,
+                reason=body.reason or "",
+            )
+        )
 
     def progress(self, job: Job, columns: dict[str, int]) -> None:
         if columns:

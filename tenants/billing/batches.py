@@ -1,5 +1,6 @@
-"""Usage of many events at once: the rules of `usage_ingest`, a fixed number of statements."""
+"""Writing usage down: stored once, rated in the same transaction, many events in a fixed number of statements."""
 
+import logging
 from bisect import bisect_right
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -9,10 +10,13 @@ from uuid import UUID
 
 from django.db import transaction
 
+from gpu_runtime.protocol.base import fingerprint
 from gpu_runtime.protocol.messages import UsageLine
-from tenants.billing.models import PriceVersion, RatedUsage, UsageEvent
+from tenants.billing.models import Meter, PriceVersion, RatedUsage, UsageEvent
 from tenants.billing.money import amount_of
-from tenants.billing.services import content_of, logger, no_price
+from tenants.errors import ApplicationError
+
+logger = logging.getLogger(__name__)
 
 _ROWS_PER_STATEMENT = 500
 Key = tuple[UUID, str]  # tenant and event id: with the source, unique for ever
@@ -27,8 +31,8 @@ class MeteredWork:
     event_id: str
     lines: Sequence[UsageLine]
     occurred_at: datetime
-    billable: bool
-    reason: str
+    billable: bool = True
+    reason: str = ""
 
     @property
     def key(self) -> Key:
@@ -36,15 +40,31 @@ class MeteredWork:
 
     @property
     def content_sha256(self) -> str:
-        return content_of(self.job_id, self.lines, self.occurred_at, self.billable, self.reason)
+        """SHA-256 of everything it says. Raises ApplicationError for no lines, unknown or repeated meters."""
+        meters = [line.meter for line in self.lines]
+        if not meters or len(set(meters)) != len(meters) or not set(meters) <= set(Meter.values):
+            raise ApplicationError(
+                code="usage_invalid",
+                detail=f"A usage event needs one line per meter out of {Meter.values}; got {meters}.",
+            )
+        return fingerprint(
+            {
+                "job_id": str(self.job_id),
+                "lines": {line.meter: line.quantity for line in self.lines},
+                "occurred_at": self.occurred_at.timestamp(),
+                "billable": self.billable,
+                "reason": self.reason,
+            }
+        )
 
 
 @transaction.atomic
 def usage_ingest_batch(works: Sequence[MeteredWork], *, source: str) -> list[Key]:
     """Store and rate events of any tenants; needs the platform's scope. Returns the keys refused.
 
-    An event takes effect once, for ever: a repeat is a no-op, the same key with other content is logged and
-    refused, the first telling stands. Raises ApplicationError for unknown meters or if no price is valid, and
+    (tenant, source, event_id) takes effect once, for ever: a repeat is a no-op, the same key with other content
+    is logged and refused, the first telling stands. What is not billable is rated at 0 and keeps its reason, so
+    that every event has exactly one rating. Raises ApplicationError for unknown meters or if no price is valid, and
     then stores nothing. The caller makes sure that one source is ingested by one transaction at a time.
     """
     told = _known(works, source)
@@ -119,5 +139,7 @@ class _Prices:
         versions = self._versions.get(meter, [])
         index = bisect_right(versions, moment, key=lambda version: version.valid_from)
         if index == 0:
-            raise no_price(meter, moment)
+            raise ApplicationError(
+                code="no_price", status=409, detail=f"No price of {meter!r} is valid at {moment.isoformat()}."
+            )
         return versions[index - 1]
