@@ -1,0 +1,139 @@
+"""A crash at every single moment at which something becomes durable: what is on disk then is enough to go on."""
+
+import functools
+import shutil
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from gpu_runtime.protocol.messages import DatasetBinding, Event, WorkloadState
+from gpu_runtime.services import checkpoints
+from gpu_runtime.services.artifacts import Artifacts
+from gpu_runtime.store.journal import Journal
+from gpu_runtime.store.partitions import PartitionStore
+from tests.support.demonstrations import bind, make_dataset
+from tests.support.runtime import MLP, ended, events_of, make_config, metric, running, submit_message
+
+STEPS = 4
+
+
+@pytest.fixture(scope="module")
+def datasets(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("datasets")
+
+
+@pytest.fixture(scope="module")
+def binding(datasets: Path) -> DatasetBinding:
+    return bind(datasets, make_dataset(datasets / "one", episodes=3, length=5))
+
+
+class Camera:
+    """Copies the state folder after each call of a method: what kill -9 at that moment would leave on the disk."""
+
+    def __init__(self, state: Path, album: Path) -> None:
+        self.state, self.album, self.armed = state, album, False
+
+    def after(self, method: Callable[..., Any], name: str) -> Callable[..., Any]:
+        @functools.wraps(method)
+        def wrapped(*arguments: Any, **options: Any) -> Any:
+            result = method(*arguments, **options)
+            if self.armed:
+                copy = self.album / f"{len(list(self.album.iterdir())):02d}-{name}"
+                shutil.copytree(self.state, copy, ignore=shutil.ignore_patterns("*.tmp"))
+            return result
+
+        return wrapped
+
+
+async def test_a_crash_after_any_write_loses_nothing_and_doubles_nothing(
+    tmp_path: Path, datasets: Path, binding: DatasetBinding, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    state, album = tmp_path / "state", tmp_path / "album"
+    album.mkdir()
+    submit = submit_message(
+        binding, head=MLP | {"horizon": 1}, steps=STEPS, batch_size=4, checkpoint_every=2, evaluate_every=2
+    )
+    camera = Camera(state, album)
+    with monkeypatch.context() as patch:
+        for owner, name in [
+            (Journal, "append"),
+            (PartitionStore, "put"),
+            (checkpoints, "save_slot"),
+            (Artifacts, "publish"),
+        ]:
+            patch.setattr(owner, name, camera.after(getattr(owner, name), name))
+        async with running(make_config(state, datasets)) as runtime:
+            camera.armed = True
+            await runtime.master.submit(submit)
+            await ended(runtime, submit)
+            camera.armed = False
+            undisturbed = events_of(runtime)
+            weights = adapter(state)
+    moments = sorted(album.iterdir())
+    assert len(moments) > 20
+    assert {"append", "put", "save_slot", "publish"} == {moment.name.partition("-")[2] for moment in moments}
+    for moment in moments:
+        async with running(make_config(moment, datasets)) as runtime:
+            await runtime.master.submit(submit)
+            status = await ended(runtime, submit)
+            events = events_of(runtime)
+            assert runtime.partitions.live_bytes == 0, moment.name
+        assert (status.state, status.step) == (WorkloadState.SUCCEEDED, STEPS), moment.name
+        assert summary(events) == summary(undisturbed), moment.name
+        assert adapter(moment) == weights, moment.name
+        assert list((moment / "partitions").iterdir()) == [], moment.name
+
+
+def adapter(state: Path) -> bytes:
+    return (state / f"artifacts/job-1-v{STEPS}/adapter.safetensors").read_bytes()
+
+
+def summary(events: list[Event]) -> dict[str, Any]:
+    """What a tenant sees and pays; independent of how often something was tried."""
+    own = [event for event in events if event.job_id == "job"]
+    bills = [e.body for e in own if e.body.type == "usage" and e.body.billable]
+    spans = [event.body for event in events if event.body.type == "span"]
+    return {
+        "states": [event.body.state for event in own if event.body.type == "state"],
+        "losses": sorted(metric(own, "train/loss")),
+        "evaluations": sorted(metric(own, "eval/action_error")),
+        "versions": [event.body.version for event in own if event.body.type == "policy_version"],
+        "artifacts": [event.body.artifact_id for event in own if event.body.type == "artifact"],
+        "samples": sum(line.quantity for bill in bills for line in bill.lines if line.meter == "train.samples"),
+        "bills": len(bills),
+        "unattributed": sum(s.busy_us - s.overhead_us - sum(s.shares.values()) for s in spans),
+    }
+
+
+async def test_a_request_that_comes_before_the_old_attempts_are_taken_up_starts_nothing_twice(
+    tmp_path: Path, datasets: Path, binding: DatasetBinding, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    submit = submit_message(binding, steps=2)
+    original = Journal.unfinished_workloads
+
+    def slow(journal: Journal) -> Any:
+        time.sleep(0.2)
+        return original(journal)
+
+    monkeypatch.setattr(Journal, "unfinished_workloads", slow)
+    async with running(make_config(tmp_path, datasets)) as runtime:
+        await runtime.master.submit(submit)
+        await ended(runtime, submit)
+        states = [event.body.state for event in events_of(runtime, "job") if event.body.type == "state"]
+    assert states == ["accepted", "starting", "running", "succeeded"]
+
+
+async def test_an_attempt_of_another_journal_leaves_no_checkpoint_to_a_new_one_of_the_same_name(
+    tmp_path: Path, datasets: Path, binding: DatasetBinding
+) -> None:
+    submit = submit_message(binding, steps=2, checkpoint_every=1)
+    for _ in range(2):
+        async with running(make_config(tmp_path, datasets)) as runtime:
+            await runtime.master.submit(submit)
+            await ended(runtime, submit)
+            assert [step for step, _ in metric(events_of(runtime, "job"), "train/loss")] == [1, 2]
+        for file in tmp_path.glob("journal.sqlite3*"):
+            file.unlink()
