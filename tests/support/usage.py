@@ -1,17 +1,27 @@
-"""Usage of a job, as the relay would report it."""
+"""Usage of a job, as the relay would report it, and prices that are easy to reckon with."""
 
 import uuid
+from decimal import Decimal
 from typing import Any
 
 from gpu_runtime.protocol.messages import UsageLine
-from tenants.billing.models import UsageEvent
+from tenants.billing.models import PriceVersion, UsageEvent
 from tenants.billing.services import usage_ingest
 from tenants.models import Tenant
+from tenants.scope import platform_scope
 from tests.support.factories import moment
 
 
-def ingest(tenant: Tenant, *, samples: int = 16, compute_us: int = 1_000, **changes: Any) -> tuple[UsageEvent, ...]:
-    """One event of two lines; every argument of ``usage_ingest`` can be changed."""
+def set_prices() -> None:
+    """From 2026 on: 0.05 per 1,000 samples, 1 per 3,000,000,000 us (which no decimal fraction can say)."""
+    for meter, amount, per in (("train.samples", "0.05", 1_000), ("train.compute_us", "1", 3_000_000_000)):
+        PriceVersion.objects.create(
+            meter=meter, amount=Decimal(amount), per=per, valid_from=moment("2026-01-01T00:00:00")
+        )
+
+
+def ingest(tenant: Tenant, *, samples: int = 16, compute_us: int = 1_000, **changes: Any) -> list[UsageEvent]:
+    """One event of two lines; every argument of ``usage_ingest`` can be changed. Its rows, by meter."""
     event: dict[str, Any] = {
         "tenant": tenant,
         "job_id": uuid.uuid4(),
@@ -22,5 +32,8 @@ def ingest(tenant: Tenant, *, samples: int = 16, compute_us: int = 1_000, **chan
             UsageLine(meter="train.compute_us", quantity=compute_us),
         ),
         "occurred_at": moment("2026-05-01T12:00:00"),
-    }
-    return usage_ingest(**event | changes)
+    } | changes
+    usage_ingest(**event)
+    with platform_scope():
+        rows = UsageEvent.objects.filter(tenant=tenant, source=event["source"], event_id=event["event_id"])
+        return list(rows.select_related("rated__price").order_by("meter"))

@@ -12,7 +12,7 @@ from tenants.billing.services import price_add
 from tenants.errors import ApplicationError
 from tests.support.factories import moment
 from tests.support.story import Person, Story
-from tests.support.usage import ingest
+from tests.support.usage import ingest, set_prices
 
 JOBS = [uuid.UUID(int=1), uuid.UUID(int=2)]
 
@@ -30,6 +30,7 @@ def test_prices_are_strings_of_exact_digits(viewer: Person):
 
 
 def test_usage_is_added_up_by_meter_by_job_and_by_day(alice: Person):
+    set_prices()
     ingest(alice.tenant, job_id=JOBS[0], samples=1_000, compute_us=0)
     ingest(alice.tenant, job_id=JOBS[0], samples=1_000, compute_us=0, occurred_at=moment("2026-05-02T00:00:00"))
     ingest(alice.tenant, job_id=JOBS[1], samples=2_000, compute_us=0)
