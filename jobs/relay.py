@@ -24,7 +24,8 @@ logger = logging.getLogger(__name__)
 BATCH = 500
 WAIT_S = 2.0  # of a long poll: also how long a stop may take
 SNAPSHOT_EVERY_S = 3.0
-BACKOFF_MIN_S, BACKOFF_MAX_S = 0.2, 5.0
+BACKOFF_MIN_S, BACKOFF_MAX_S = 0.2, 2.0
+SAY_EVERY_S = 60.0  # the same trouble, again
 
 
 class Relay:
@@ -36,6 +37,7 @@ class Relay:
         self._stop = threading.Event()
         self._journal_id: str | None = None
         self._snapshot_due_s = clock_s()
+        self._said, self._say_again_s = "", 0.0
 
     def stop(self) -> None:
         """Finish the poll under way, then leave ``run``."""
@@ -49,11 +51,17 @@ class Relay:
                 self.poll(wait_s=WAIT_S)
                 backoff_s = BACKOFF_MIN_S
             except (RuntimeUnreachable, RuntimeRefused, DatabaseError, CursorAhead, ApplicationError) as error:
-                logger.warning("relay waits %.1f s: %s: %s", backoff_s, type(error).__name__, error)
+                self._say(error)
                 self._journal_id = None
                 close_old_connections()
                 self._stop.wait(backoff_s)
                 backoff_s = min(backoff_s * 2, BACKOFF_MAX_S)
+
+    def _say(self, error: Exception) -> None:
+        trouble, now_s = f"{type(error).__name__}: {error}", self._clock_s()
+        if trouble != self._said or now_s >= self._say_again_s:
+            self._said, self._say_again_s = trouble, now_s + SAY_EVERY_S
+            logger.warning("the relay waits: %s", trouble)
 
     def poll(self, *, wait_s: float) -> Applied | None:
         """Pull one batch and apply it; None if the runtime began a new journal meanwhile (ask again)."""

@@ -19,6 +19,8 @@ M = TypeVar("M", bound=BaseModel)
 CONNECT_TIMEOUT_S = 2.0
 REQUEST_TIMEOUT_S = 10.0
 _CHUNK_BYTES = 1 << 16
+_IDLE_MAX_S = 2.0  # the gateway closes idle connections after 5 s: let go of them first
+_BROKEN = (httpx.RemoteProtocolError, httpx.ReadError, httpx.WriteError)
 
 
 class RuntimeUnreachable(Exception):
@@ -75,15 +77,13 @@ class HttpRuntimeClient:
     """RuntimeClient over ``unix://PATH`` or ``http(s)://HOST:PORT``, with a bearer token."""
 
     def __init__(self, url: str, token: str, *, transport: httpx.BaseTransport | None = None) -> None:
-        base_url = url
-        if url.startswith("unix://"):
-            transport = transport or httpx.HTTPTransport(uds=url.removeprefix("unix://"))
-            base_url = "http://runtime"
-        elif not url.startswith(("http://", "https://")):
+        if not url.startswith(("unix://", "http://", "https://")):
             raise ValueError(f"runtime URL {url!r}; allowed: unix://PATH, http://HOST:PORT, https://HOST:PORT")
+        socket = url.removeprefix("unix://") if url.startswith("unix://") else None
+        limits = httpx.Limits(keepalive_expiry=_IDLE_MAX_S)
         self._http = httpx.Client(
-            base_url=base_url,
-            transport=transport,
+            base_url="http://runtime" if socket else url,
+            transport=transport or httpx.HTTPTransport(uds=socket, limits=limits),
             headers={"Authorization": f"Bearer {token}", "Content-Type": wire.MEDIA_TYPE, "Accept": wire.MEDIA_TYPE},
             timeout=httpx.Timeout(REQUEST_TIMEOUT_S, connect=CONNECT_TIMEOUT_S),
             trust_env=False,  # a proxy of the environment has no business with the runtime
@@ -140,9 +140,14 @@ class HttpRuntimeClient:
         params: dict[str, str] | None = None,
         timeout: httpx.Timeout | None = None,
     ) -> bytes:
-        limit = timeout or self._http.timeout
+        request = self._http.build_request(
+            method, path, content=content, params=params, timeout=timeout or self._http.timeout
+        )
         try:
-            response = self._http.request(method, path, content=content, params=params, timeout=limit)
+            try:
+                response = self._http.send(request)
+            except _BROKEN:  # a connection the gateway closed under us; every verb is idempotent, so ask once more
+                response = self._http.send(request)
         except httpx.TransportError as error:
             raise _unreachable(error) from error
         if response.is_success:

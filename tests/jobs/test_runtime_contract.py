@@ -220,6 +220,21 @@ def test_an_answer_that_does_not_come_may_have_been_delivered() -> None:
     assert unreachable.value.maybe_delivered
 
 
+def test_a_connection_the_gateway_closed_while_idle_is_replaced_without_a_word() -> None:
+    runtime, calls = InMemoryRuntime(), 0
+
+    def closed_at_first(request: httpx.Request) -> httpx.Response:
+        nonlocal calls
+        calls += 1
+        if calls == 1:
+            raise httpx.RemoteProtocolError("server disconnected", request=request)
+        return gateway_transport(runtime, token=TOKEN).handle_request(request)
+
+    client = HttpRuntimeClient("http://runtime", TOKEN, transport=httpx.MockTransport(closed_at_first))
+    assert client.status().journal_id == runtime.journal_id
+    assert calls == 2
+
+
 def test_an_answer_that_is_no_message_is_refused_by_name() -> None:
     transport = httpx.MockTransport(lambda request: httpx.Response(200, content=b"<html>"))
     with pytest.raises(RuntimeRefused, match="RuntimeStatus"):

@@ -9,7 +9,6 @@ from urllib.parse import parse_qs
 from uuid import UUID
 
 from channels.db import database_sync_to_async
-from channels.exceptions import StopConsumer
 from channels.generic.websocket import AsyncWebsocketConsumer
 
 from control_plane.live.rows import job_frame
@@ -66,7 +65,6 @@ class JobStream(AsyncWebsocketConsumer):
                 await self.channel_layer.group_discard(self.group, self.channel_name)
             except Exception as error:  # the layer may be down; its groups expire
                 logger.info("leaving %s failed: %s", self.group, error)
-        raise StopConsumer
 
     async def receive(self, text_data: str | None = None, bytes_data: bytes | None = None) -> None:
         """Readers say nothing; whatever they say is ignored."""
