@@ -10,6 +10,8 @@ from drf_spectacular.views import SpectacularAPIView, SpectacularSwaggerSplitVie
 from control_plane.health import healthz, readyz
 from control_plane.sessions import switch_tenant
 
+DOCS_TEMPLATE = "control_plane/api_docs.html"
+
 handler400 = "control_plane.problems.bad_request"
 handler403 = "control_plane.problems.permission_denied"
 handler404 = "control_plane.problems.page_not_found"
@@ -20,7 +22,7 @@ api_v1: list[URLPattern | URLResolver] = [
     path("", include("tenants.datasets.api_urls")),
     path("", include("tenants.billing.api_urls")),
     path("schema", SpectacularAPIView.as_view(), name="schema"),
-    path("docs", SpectacularSwaggerSplitView.as_view(url_name="schema"), name="docs"),
+    path("docs", SpectacularSwaggerSplitView.as_view(url_name="schema", template_name=DOCS_TEMPLATE), name="docs"),
 ]
 if find_spec("jobs.api.urls"):
     api_v1.insert(3, path("", include("jobs.api.urls")))

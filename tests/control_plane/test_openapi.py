@@ -67,4 +67,5 @@ def test_the_reader_has_no_inline_script_and_only_own_files():
         assert inline.strip() == ""
     policy = [directive.strip() for directive in answer["Content-Security-Policy"].split(";")]
     assert "script-src 'self'" in policy
+    assert "<style" not in page
     assert not re.findall(r"""(?:src|href)=["']https?://""", page)
