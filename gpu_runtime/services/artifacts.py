@@ -30,11 +30,10 @@ class Artifacts:
 
     @staticmethod
     def probe(workflow: SftWorkflow) -> Probe:
-        """The live policy's actions on one episode, held out if there is one. Uses the device."""
+        """The live policy's actions on episode 0, which ``act`` runs unless told otherwise. Uses the device."""
         plan, job = workflow.plan, workflow.job
-        episode = (plan.split.holdout or plan.split.train)[0]
-        frames = probe_frames(plan.lengths[episode])
-        return run_probe(job.slot.policy, job.backbone, workflow.source, episode=episode, frames=frames)
+        frames = probe_frames(plan.lengths[0])
+        return run_probe(job.slot.policy, job.backbone, workflow.source, episode=0, frames=frames)
 
     def publish(self, workflow: SftWorkflow, provenance: Provenance, probe: Probe) -> ArtifactPublished:
         """Export the policy of a finished job. Repeating it after a crash replaces what was there."""
