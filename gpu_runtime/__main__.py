@@ -28,10 +28,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     for name, (_, text) in _TOOLS.items():
         commands.add_parser(name, help=text, add_help=False)
     options = parser.parse_args(arguments)
-    return _serve(state=options.state, listen=options.listen, datasets=options.datasets)
+    return _serve(options.state, options.listen, options.datasets)
 
 
-def _serve(**options: str) -> int:
+def _serve(state: str, listen: str, datasets: str) -> int:
     """Exit status 2 for a setting that is not allowed, 3 for a state folder in use."""
     from gpu_runtime.placement.local import serve
     from gpu_runtime.placement.state_folder import StateFolderInUse
@@ -39,7 +39,7 @@ def _serve(**options: str) -> int:
 
     logging.basicConfig(level=logging.INFO, format="%(levelname)s %(name)s: %(message)s")
     try:
-        serve(RuntimeConfig.read(**options))
+        serve(RuntimeConfig.read(state=state, listen=listen, datasets=datasets))
     except ConfigurationError as error:
         print(f"gpu_runtime serve: {error}", file=sys.stderr)
         return 2

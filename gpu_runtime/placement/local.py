@@ -48,12 +48,12 @@ async def _serve(config: RuntimeConfig) -> None:
     stop = asyncio.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         asyncio.get_running_loop().add_signal_handler(number, stop.set)
+    stopped = asyncio.create_task(stop.wait(), name="signal")
     listening = _open_socket(config)
-    runtime = LocalRuntime(config, await asyncio.to_thread(load_bases, config))
+    runtime = LocalRuntime(config, await _bases_unless(stopped, config))
     server = build_server(runtime.gateway().app())
     serving = asyncio.create_task(server.serve(sockets=[listening]), name="gateway")
     work = asyncio.create_task(runtime.work(), name="training service")
-    stopped = asyncio.create_task(stop.wait(), name="signal")
     _log.info("serving on %s, bases: %s", config.listen, ", ".join(config.bases))
     await asyncio.wait({serving, work, stopped}, return_when=asyncio.FIRST_COMPLETED)
     stopped.cancel()
@@ -68,6 +68,16 @@ async def _serve(config: RuntimeConfig) -> None:
         os._exit(0)
     runtime.close()
     work.result()
+
+
+async def _bases_unless(stopped: "asyncio.Task[bool]", config: RuntimeConfig) -> dict[str, Backbone]:
+    """Load the bases; a signal meanwhile ends the process at once, as nothing has begun."""
+    loading = asyncio.create_task(asyncio.to_thread(load_bases, config))
+    await asyncio.wait({loading, stopped}, return_when=asyncio.FIRST_COMPLETED)
+    if not loading.done():
+        logging.shutdown()
+        os._exit(0)
+    return loading.result()
 
 
 def _open_socket(config: RuntimeConfig) -> socket.socket:

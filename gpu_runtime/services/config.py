@@ -4,6 +4,7 @@ import os
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from pathlib import Path
+from typing import Any
 
 from gpu_runtime.protocol.catalog import DEFAULT_BASE_MODELS, BaseModelEntry, parse_base_models
 
@@ -98,11 +99,11 @@ _LEAST = {
 }
 
 
-def _settings(environment: Mapping[str, str]) -> dict[str, int | str]:
+def _settings(environment: Mapping[str, str]) -> dict[str, Any]:
     """Optional settings of ``environment``; integers are read as such."""
     known = {f"{_PREFIX}{field.name.upper()}": field for field in fields(RuntimeConfig) if field.type in (int, str)}
     required = {"listen", "token"}
-    values: dict[str, int | str] = {}
+    values: dict[str, Any] = {}
     for variable, field in known.items():
         if field.name in required or variable not in environment:
             continue

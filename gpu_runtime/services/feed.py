@@ -19,7 +19,11 @@ class EventFeed:
         self._appended = Signal()
         self._closed = False
         loop = asyncio.get_running_loop()
-        journal.on_append(lambda _: loop.call_soon_threadsafe(self._appended.notify))
+
+        def appended(_: int) -> None:
+            loop.call_soon_threadsafe(self._appended.notify)
+
+        journal.on_append(appended)
 
     async def read(self, *, after: int, limit: int, wait_s: float) -> EventBatch:
         """Events after the cursor; waits up to ``wait_s`` for the first one, and wakes as it is appended."""

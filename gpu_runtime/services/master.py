@@ -8,7 +8,6 @@ from concurrent.futures import Executor
 from pathlib import Path
 
 from gpu_runtime.models.backbones.base import Backbone
-from gpu_runtime.models.export import Provenance
 from gpu_runtime.protocol.base import fingerprint
 from gpu_runtime.protocol.messages import (
     TERMINAL_WORKLOAD_STATES,
@@ -21,9 +20,9 @@ from gpu_runtime.protocol.messages import (
 )
 from gpu_runtime.protocol.wire import decode, encode
 from gpu_runtime.services.admission import admit
-from gpu_runtime.services.artifacts import Artifacts
 from gpu_runtime.services.errors import Conflict, Unavailable, Unknown
 from gpu_runtime.services.mounting import Mounter
+from gpu_runtime.services.publishing import Publisher
 from gpu_runtime.services.runs import Run, failure_of, row_status, workload_key
 from gpu_runtime.services.training import TrainingService
 from gpu_runtime.store.durability import Durability
@@ -33,7 +32,6 @@ from gpu_runtime.store.records import WorkloadRow, Write
 from gpu_runtime.store.signal import Signal
 from gpu_runtime.training.mounted import Failure
 from gpu_runtime.training.queue import SharedQueue, run_in
-from gpu_runtime.workflows.sft import SftWorkflow
 
 _log = logging.getLogger(__name__)
 _CANCELLED = Failure(reason="cancelled", message="cancelled on request")
@@ -52,16 +50,14 @@ class Master:
         queue: SharedQueue,
         training: TrainingService,
         mounter: Mounter,
-        artifacts: Artifacts,
+        publisher: Publisher,
         mounts: Executor,
-        files: Executor,
         max_jobs: int,
     ) -> None:
         self._datasets, self._bases = datasets, bases
         self._journal, self._durability = journal, durability
         self._queue, self._training = queue, training
-        self._mounter, self._artifacts = mounter, artifacts
-        self._mounts, self._files = mounts, files
+        self._mounter, self._publisher, self._mounts = mounter, publisher, mounts
         self._max_jobs = max_jobs
         self._runs: dict[str, Run] = {}
         self._working: set[str] = set()
@@ -152,7 +148,7 @@ class Master:
             total_steps=submit.spec.training.steps,
         )
         forget = functools.partial(self._mounter.checkpoints.forget, submit.job_id, submit.attempt)
-        await run_in(self._files, forget)  # of another journal's attempt with the same name
+        await run_in(None, forget)  # of another journal's attempt with the same name
         changed = StateChanged(state=run.state, total_steps=row.total_steps)
         await self._write_now(Write(entries=(run.entry(changed),), accepted=row))
         return run
@@ -196,24 +192,8 @@ class Master:
         if run.cancelled:
             await self._finish(run, WorkloadState.CANCELLED, _CANCELLED)
         else:
-            await self._training.save(job)
-            artifact = await self._publish(run, workflow)
+            artifact = await self._publisher.publish(run.submit, workflow)
             await self._finish(run, WorkloadState.SUCCEEDED, None, artifact)
-
-    async def _publish(self, run: Run, workflow: SftWorkflow) -> ArtifactPublished:
-        """Export the final policy, with its own actions on recorded frames as proof."""
-        submit, job = run.submit, workflow.job
-        probe = await self._training.platform_work(functools.partial(self._artifacts.probe, workflow))
-        metrics = await run_in(None, self._journal.metrics, job.job_id, job.attempt, job.slot.step)
-        provenance = Provenance(
-            job_id=submit.job_id,
-            tenant_id=submit.tenant_id,
-            dataset_fingerprint=submit.dataset.summary.fingerprint,
-            final_metrics={name: value for name, value in metrics.items() if name.startswith("train/")},
-            evaluation={name: value for name, value in metrics.items() if name.startswith("eval/")},
-        )
-        export = functools.partial(self._artifacts.publish, workflow, provenance, probe)
-        return await self._durability.persist(export, self._files)
 
     async def _advance(self, run: Run, state: WorkloadState) -> None:
         if run.enters(state):

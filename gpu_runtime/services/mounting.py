@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from concurrent.futures import Executor
 from dataclasses import dataclass
+from typing import Any
 
 from gpu_runtime.data.lerobot import LeRobotDataset
 from gpu_runtime.data.samples import SampleSource
@@ -61,7 +62,7 @@ class Mounter:
 
     def _slot(self, submit: SubmitJob) -> Slot:
         backbone = self.bases[submit.spec.base_model]
-        options = {"tap_width": backbone.tap_width, "device": backbone.info.device}
+        options: dict[str, Any] = {"tap_width": backbone.tap_width, "device": backbone.info.device}
         slot = self.checkpoints.load(submit.job_id, submit.attempt, spec=submit.spec, **options)
         if slot is not None:
             return slot

@@ -9,7 +9,7 @@ from typing import TypeVar
 
 import torch
 
-from gpu_runtime.protocol.ids import JobId, PartitionId, TenantId
+from gpu_runtime.protocol.ids import JobId, TenantId
 from gpu_runtime.protocol.messages import PolicyVersionPublished, ServiceStatus
 from gpu_runtime.scheduler.training_queue import Group, LeasedJob, Purpose
 from gpu_runtime.services.checkpoints import Checkpoints
@@ -137,7 +137,7 @@ class TrainingService:
             outcome = await self._compute(group.leases, members)
             record = record_step(outcome, leased_at_us=leased_at_us)
             for lease, member in zip(group.leases, outcome.members, strict=True):
-                self._settle(lease, member, record.attribution.shares[PartitionId(member.partition_id)])
+                self._settle(lease, member, record.attribution.shares[member.partition_id])
             await self._write(record)
             self._unwritten -= keys
             for member in outcome.members:

@@ -1,7 +1,6 @@
 """Files that are either whole or absent, whatever dies."""
 
 import os
-import shutil
 from pathlib import Path
 
 
@@ -27,14 +26,6 @@ def sync_folder(folder: Path) -> None:
         os.fsync(descriptor)
     finally:
         os.close(descriptor)
-
-
-def replace_folder(temporary: Path, final: Path) -> None:
-    """Put a finished folder in the place of ``final``; an older one there is removed first."""
-    if final.exists():
-        shutil.rmtree(final)
-    temporary.replace(final)
-    sync_folder(final.parent)
 
 
 def free_bytes(folder: Path) -> int:

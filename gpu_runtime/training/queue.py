@@ -39,10 +39,12 @@ class SharedQueue:
         self._max_partition_bytes = max_partition_bytes
         self.changed = Signal()  # something became ready, was settled or was freed
 
-    async def reserve(self, job: MountedJob, work: Work, partition_id: str, **size: int) -> bool:
+    async def reserve(
+        self, job: MountedJob, work: Work, partition_id: str, *, priority: int, samples: int, tokens: int
+    ) -> bool:
         """Book a place for one partition; waits while the job or the queue is at its limit.
 
-        ``size``: priority, samples, tokens. False when the job was stopped meanwhile.
+        False when the job was stopped meanwhile.
         """
         while not job.stopped:
             try:
@@ -53,8 +55,10 @@ class SharedQueue:
                     job_id=JobId(job.key),
                     purpose=work.purpose,
                     group_key=job.backbone.group_key,
+                    priority=priority,
                     step=work.step,
-                    **size,
+                    samples=samples,
+                    tokens=tokens,
                 )
             except (InFlightBound, QueueFull):
                 await self.changed.wait()

@@ -2,7 +2,7 @@
 
 import uuid
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from gpu_runtime.protocol.ids import PartitionId
@@ -34,8 +34,8 @@ def record_step(outcome: StepOutcome, *, leased_at_us: int) -> StepRecord:
     entries = [Entry(body=_span(outcome, attribution, span_id), occurred_at_us=now_us)]
     changes = []
     for member in outcome.members:
-        share_us = attribution.shares[PartitionId(member.partition_id)]
-        bodies = [_usage(member, share_us, span_id, len(outcome.members))]
+        share_us = attribution.shares[member.partition_id]
+        bodies: list[UsageMetered | MetricsRecorded] = [_usage(member, share_us, span_id, len(outcome.members))]
         values = _metrics(member, share_us, outcome, leased_at_us)
         if values:
             bodies.append(MetricsRecorded(step=member.work.step, values=values))
@@ -63,7 +63,7 @@ def overhead_span(*, started_at_us: int, busy_us: int) -> SpanMeasured:
 
 def _weights(members: Sequence[Member]) -> dict[PartitionId, int]:
     """Tokens in the shared forward; where nobody came that far there is nothing to share, and any weight will do."""
-    weights = {PartitionId(member.partition_id): member.shared_tokens for member in members}
+    weights = {member.partition_id: member.shared_tokens for member in members}
     return weights if any(weights.values()) else dict.fromkeys(weights, 1)
 
 
@@ -82,7 +82,7 @@ def _entry(member: Member, body: UsageMetered | MetricsRecorded, now_us: int) ->
 def _span(outcome: StepOutcome, attribution: Attribution, span_id: str) -> SpanMeasured:
     shares: dict[str, int] = defaultdict(int)
     for member in outcome.members:
-        shares[member.job.tenant_id] += attribution.shares[PartitionId(member.partition_id)]
+        shares[member.job.tenant_id] += attribution.shares[member.partition_id]
     return SpanMeasured(
         span_id=span_id,
         service=SERVICE,
@@ -125,7 +125,7 @@ def _metrics(member: Member, share_us: int, outcome: StepOutcome, leased_at_us: 
     return values | _service_metrics(member, share_us, outcome, leased_at_us)
 
 
-def _service_metrics(member: Member, share_us: int, outcome: StepOutcome, leased_at_us: int) -> Mapping[str, float]:
+def _service_metrics(member: Member, share_us: int, outcome: StepOutcome, leased_at_us: int) -> dict[str, float]:
     """What the tenant cannot see from inside its head: company, waiting, share of the device."""
     job, now_us = member.job, monotonic_us()
     since_us = job.last_step_at_us if job.last_step_at_us is not None else leased_at_us

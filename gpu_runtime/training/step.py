@@ -10,6 +10,7 @@ from torch import Tensor
 from gpu_runtime.batching.canonicalize import to_features
 from gpu_runtime.batching.feature import VLAFeature
 from gpu_runtime.data.samples import SampleBatch
+from gpu_runtime.protocol.ids import PartitionId
 from gpu_runtime.scheduler.accounting import MeasuredStep
 from gpu_runtime.scheduler.training_queue import Purpose
 from gpu_runtime.store.partitions import PartitionStore
@@ -25,7 +26,7 @@ Features = list[dict[str, Tensor]]  # per sample: tap -> [L, D]
 class Member:
     """One tenant's part of a step: what goes in, and what came of it."""
 
-    partition_id: str
+    partition_id: PartitionId
     job: MountedJob
     work: Work
     batch: SampleBatch | None = None
@@ -117,6 +118,7 @@ class DeviceStep:
 
     def _slice(self, member: Member, features: Features) -> None:
         slot = member.job.slot
+        assert member.batch is not None, "opened before"
         match member.work.purpose:
             case Purpose.FIT:
                 slot.fit(features, member.batch)

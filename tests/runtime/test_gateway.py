@@ -9,7 +9,7 @@ from pathlib import Path
 import httpx
 import pytest
 
-from gpu_runtime.placement.local import LocalRuntime
+from gpu_runtime.placement.roles import LocalRuntime
 from gpu_runtime.protocol.messages import (
     DatasetBinding,
     ErrorBody,

@@ -13,7 +13,8 @@ from typing import Any
 
 import httpx
 
-from gpu_runtime.placement.local import LocalRuntime, load_bases
+from gpu_runtime.placement.local import load_bases
+from gpu_runtime.placement.roles import LocalRuntime
 from gpu_runtime.protocol.messages import (
     TERMINAL_WORKLOAD_STATES,
     DatasetBinding,

@@ -1,0 +1,175 @@
+"""All roles of one runtime and what connects them, in one process."""
+
+import asyncio
+import logging
+from collections.abc import Mapping
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+from gpu_runtime.models.backbones.base import Backbone
+from gpu_runtime.protocol.messages import RuntimeStatus
+from gpu_runtime.scheduler.training_queue import QueueLimits, TrainingQueue
+from gpu_runtime.services.artifacts import Artifacts
+from gpu_runtime.services.checkpoints import Checkpoints
+from gpu_runtime.services.config import RuntimeConfig
+from gpu_runtime.services.datasets import DatasetVerifier
+from gpu_runtime.services.feed import EventFeed
+from gpu_runtime.services.gateway import Gateway
+from gpu_runtime.services.master import Master
+from gpu_runtime.services.mounting import Mounter
+from gpu_runtime.services.publishing import Publisher
+from gpu_runtime.services.training import TrainingService
+from gpu_runtime.store.durability import Durability
+from gpu_runtime.store.journal import Journal
+from gpu_runtime.store.partitions import PartitionStore
+from gpu_runtime.store.records import Write
+from gpu_runtime.training.clock import DeviceClock
+from gpu_runtime.training.queue import SharedQueue
+from gpu_runtime.training.step import DeviceStep
+
+_log = logging.getLogger(__name__)
+
+
+class LocalRuntime:
+    """Create on the event loop; the journal is opened here. ``work`` runs it, ``stop`` ends it in good order."""
+
+    def __init__(self, config: RuntimeConfig, bases: Mapping[str, Backbone]) -> None:
+        self.config, self.bases = config, bases
+        self._pools = {name: ThreadPoolExecutor(2, name) for name in ("files", "readers", "mounts")}
+        self._stopping = False
+        self._build_storage()
+        self._build_training()
+        self._build_master()
+
+    def status(self) -> RuntimeStatus:
+        """The gateway's account of the whole process."""
+        problem = self.durability.problem
+        reason = "stopping" if self._stopping else (problem.code if problem else None)
+        return RuntimeStatus(
+            journal_id=self.journal.journal_id,
+            last_seq=self.journal.last_seq,
+            accepting=reason is None,
+            reason=reason,
+            bases=tuple(base.info for base in self.bases.values()),
+            services=(self.training.status(),),
+            active_jobs=self.master.active_jobs,
+            partition_bytes=self.partitions.live_bytes,
+        )
+
+    def gateway(self) -> Gateway:
+        """The HTTP face of these roles."""
+        return Gateway(
+            token=self.config.token,
+            master=self.master,
+            feed=self.feed,
+            artifacts=self.artifacts,
+            status=self.status,
+        )
+
+    async def work(self) -> None:
+        """Take up what the last process left, then train until ``stop``."""
+        await self.master.recover()
+        await self.durability.write(Write(queue=self.queue.dump()))  # before any lease: its epochs must be new
+        await self.training.run()
+
+    async def stop(self, work: "asyncio.Task[None]") -> None:
+        """Finish the step in progress, make every slot durable, leave every attempt resumable."""
+        self._stopping = True
+        self.feed.close()
+        self.training.stop()
+        await asyncio.wait({work})
+        for job in self.training.mounted:
+            if job.failure is None:
+                await self.training.save(job)
+        await self.master.stop()
+
+    def close(self) -> None:
+        """End the threads and close the journal."""
+        for pool in (*self._pools.values(), self.training.compute):
+            pool.shutdown(wait=True, cancel_futures=True)
+        self.durability.close()
+        self.journal.close()
+
+    def _build_storage(self) -> None:
+        config, state = self.config, self.config.state
+        self.journal = Journal(state / "journal.sqlite3", config.journal_max_bytes or None)
+        self.feed = EventFeed(self.journal)
+        self.durability = Durability(self.journal, state, config.min_free_bytes)
+        self.partitions = PartitionStore(state / "partitions", config.partition_bytes, config.min_free_bytes)
+        self.checkpoints = Checkpoints(state / "checkpoints", config.keep_checkpoints)
+        self.artifacts = Artifacts(state / "artifacts")
+
+    def _build_training(self) -> None:
+        config = self.config
+        device = next(iter(self.bases.values())).info.device
+        self.queue = SharedQueue(
+            restore_queue(config, self.journal, self.partitions),
+            self.partitions,
+            self.durability,
+            self._pools["files"],
+            config.partition_bytes_per_tenant,
+        )
+        self.training = TrainingService(
+            queue=self.queue,
+            step=DeviceStep(self.partitions, DeviceClock(device)),
+            durability=self.durability,
+            checkpoints=self.checkpoints,
+            lease_ttl_us=config.lease_ttl_ms * 1000,
+            status_window_us=config.status_window_s * 1_000_000,
+            threads=config.threads,
+        )
+
+    def _build_master(self) -> None:
+        config = self.config
+        mounter = Mounter(
+            config=config,
+            bases=self.bases,
+            checkpoints=self.checkpoints,
+            queue=self.queue,
+            verifier=DatasetVerifier(hash_files=bool(config.verify_datasets)),
+            readers=self._pools["readers"],
+        )
+        publisher = Publisher(
+            artifacts=self.artifacts,
+            training=self.training,
+            journal=self.journal,
+            durability=self.durability,
+            files=self._pools["files"],
+        )
+        self.master = Master(
+            datasets=config.datasets,
+            bases=self.bases,
+            journal=self.journal,
+            durability=self.durability,
+            queue=self.queue,
+            training=self.training,
+            mounter=mounter,
+            publisher=publisher,
+            mounts=self._pools["mounts"],
+            max_jobs=config.max_jobs,
+        )
+
+
+def restore_queue(config: RuntimeConfig, journal: Journal, partitions: PartitionStore) -> TrainingQueue:
+    """The queue as it was, less its partitions: sampling is a pure function of seed and step, so they are redone."""
+    limits = QueueLimits(
+        in_flight_per_job=config.in_flight_per_job,
+        bytes_per_tenant=config.partition_bytes_per_tenant,
+        bytes_total=config.partition_bytes,
+        lease_ttl_us=config.lease_ttl_ms * 1000,
+    )
+    options: dict[str, Any] = {
+        "batch_limit_tokens": config.group_tokens,
+        "window_us": config.window_ms * 1000,
+        "wait_us": config.wait_ms * 1000,
+    }
+    dump = journal.queue_dump()
+    queue = TrainingQueue(limits, **options) if dump is None else TrainingQueue.load(dump, limits, **options)
+    for job_id in {job.job_id for job in queue.jobs() if not job.ended}:
+        queue.cancel_job(job_id, reason="runtime_restart")
+    removed = partitions.sweep(())
+    if removed:
+        _log.info("swept %d partitions of the last run", len(removed))
+    for partition_id in queue.awaiting_clear():
+        queue.cleared(partition_id)
+    return queue
