@@ -1,6 +1,6 @@
 """Normalisation by stored statistics only: one function for training, rollout and serving.
 
-Shapes: [..., D] raw or model units, float32. Rules of degenerate and foreign data: vla.md 3.3.
+Shapes: [..., D] raw or model units, float32.
 """
 
 from collections.abc import Mapping, Sequence

@@ -1,4 +1,4 @@
-"""manifest.json of an exported adapter: everything a stranger needs to use it, and to refuse to (vla.md 4.2)."""
+"""manifest.json of an exported adapter: everything a stranger needs to use it, and to refuse to."""
 
 import json
 from pathlib import Path

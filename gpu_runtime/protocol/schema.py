@@ -9,7 +9,7 @@ from gpu_runtime.protocol.base import Message, fingerprint
 
 
 class ActionRepresentation(StrEnum):
-    """How an action vector moves the robot (vla.md 3.4)."""
+    """How an action vector moves the robot."""
 
     DELTA_EE_SCALED = "delta_ee_scaled"  # end-effector change in controller units, usually [-1, 1]
     DELTA_EE_METRIC = "delta_ee_metric"  # end-effector change in metres and radians

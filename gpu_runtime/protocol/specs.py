@@ -14,7 +14,7 @@ Horizon = Annotated[int, Field(ge=1, le=64, description="Actions predicted per o
 
 
 class Gr00tHeadSpec(Message):
-    """Diffusion transformer with flow matching, cross-attending to the backbone (vla.md 1.3)."""
+    """Diffusion transformer with flow matching, cross-attending to the backbone (GR00T N1.5, StarVLA's form)."""
 
     type: Literal["gr00t"] = "gr00t"
     horizon: Horizon = 8
@@ -41,7 +41,7 @@ class Gr00tHeadSpec(Message):
 
 
 class OftHeadSpec(Message):
-    """Parallel regression from action-query tokens at the end of the prompt (vla.md 1.1)."""
+    """Parallel regression from action-query tokens at the end of the prompt (OpenVLA-OFT, StarVLA's form)."""
 
     type: Literal["oft"] = "oft"
     horizon: Horizon = 8

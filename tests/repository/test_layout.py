@@ -1,11 +1,13 @@
 """Facts of the repository that a build must not lose."""
 
+import re
 import subprocess
 import sys
 import sysconfig
 from pathlib import Path
 
-ROOT = Path(__file__).resolve().parents[2]
+from tests.repository.modules import PAGE, ROOT, page_with_listing
+
 TOP_LEVEL = {"deploy", "frontend", "gpu_runtime", "jobs", "platform", "tenants", "tests"}
 
 
@@ -49,13 +51,13 @@ def test_the_web_tier_loads_no_torch():
     subprocess.run([sys.executable, "-c", code], cwd=ROOT, env=environment, check=True)
 
 
-def test_every_module_is_named_in_the_architecture_page():
-    page = (ROOT / "ARCHITECTURE.md").read_text()
-    ours = ("platform", "tenants", "jobs", "gpu_runtime", "frontend")
-    modules = [
-        path
-        for path in tracked()
-        if path.suffix == ".py" and path.parts[0] in ours and path.name != "__init__.py" and "migrations" not in path.parts
-    ]
-    missing = [str(path) for path in modules if f"`{path}`" not in page]
-    assert missing == []
+def test_the_architecture_page_has_one_true_sentence_for_every_module():
+    page = PAGE.read_text()
+    assert page == page_with_listing(page), "run: python -m tests.repository.modules"
+
+
+def test_every_file_named_in_the_life_of_a_job_exists():
+    life = PAGE.read_text().split("## The life of")[1].split("\n## ")[0]
+    named = set(re.findall(r"`((?:[a-z_]+/)+[a-z_0-9]+\.py)`", life))
+    assert len(named) >= 12
+    assert [name for name in sorted(named) if not (ROOT / name).is_file()] == []

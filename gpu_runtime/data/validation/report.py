@@ -69,7 +69,7 @@ def _loads(dataset: LeRobotDataset, findings: Findings) -> bool:
 
 
 def _check_constants(dataset: LeRobotDataset, statistics: DatasetStatistics, findings: Findings) -> None:
-    """Warn of dimensions that hardly move: they are normalised to 0 (vla.md 3.3)."""
+    """Warn of dimensions that hardly move: they are normalised to 0."""
     for vector, values in ((dataset.schema.state, statistics.state), (dataset.schema.action, statistics.action)):
         if vector is None or values is None:
             continue

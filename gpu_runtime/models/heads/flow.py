@@ -1,4 +1,4 @@
-"""Flow matching in the one internal convention: time 0 is noise, time 1 is data (vla.md 1.3, 1.9).
+"""Flow matching in the one internal convention: time 0 is noise, time 1 is data.
 
 Shapes: M chunks (samples x noise draws), H horizon, A action dims.
 """

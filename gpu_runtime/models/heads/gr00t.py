@@ -1,4 +1,4 @@
-"""Diffusion-transformer head with flow matching (GR00T N1.5 as StarVLA's QwenGR00T has it; vla.md 1.3).
+"""Diffusion-transformer head with flow matching (GR00T N1.5 as StarVLA's QwenGR00T has it).
 
 Shapes: B samples, K noise draws, H horizon, A action dims, S state dims, L condition tokens, W width.
 """

@@ -1,4 +1,4 @@
-"""Chunk regression on the whitened image-token grid: what works best on a small random base (recipe.md 2).
+"""Chunk regression on the whitened image-token grid: what works best on a small random base.
 
 Shapes: B samples, H horizon, A action dims, S state dims, P principal components, W head width.
 """

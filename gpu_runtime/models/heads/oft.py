@@ -1,4 +1,4 @@
-"""Parallel regression from action-query tokens (OpenVLA-OFT as StarVLA's QwenOFT has it; vla.md 1.1).
+"""Parallel regression from action-query tokens (OpenVLA-OFT as StarVLA's QwenOFT has it).
 
 Shapes: B samples, H horizon = queries, A action dims, S state dims, D feature width, W = expansion * D.
 """

@@ -16,7 +16,7 @@ RELATIVE_VARIANCE_FLOOR = 1e-7  # of the largest component; below it a component
 
 
 class Whitening(nn.Module):
-    """Project a token grid on its leading principal components; the grid is kept, never pooled (recipe.md 2a)."""
+    """Project a token grid on its leading principal components; the grid is kept, never pooled."""
 
     mean_F: Tensor
     projection_FP: Tensor

@@ -49,7 +49,7 @@ def record_all(participants: Sequence[Participant], folder: Path) -> dict[Partic
 
 
 def _cache_name(who: Participant) -> str:
-    return f"{who.environment}-{who.cameras.replace(',', '+')}-{who.image_size}px-{who.episodes}ep-seed{who.seed}"
+    return f"{who.task}-{who.cameras.replace(',', '+')}-{who.image_size}px-{who.episodes}ep-seed{who.seed}"
 
 
 def _record(who: Participant, path: Path, failures: list[RecordingFailed]) -> None:
@@ -95,6 +95,6 @@ def _follow(process: subprocess.Popen[str], who: Participant) -> list[str]:
             other.append(line.rstrip())
             continue
         phase = str(update["phase"])
-        step = steps.setdefault(phase, Progress(f"{who.environment} {phase}", str(update["unit"])))
+        step = steps.setdefault(phase, Progress(f"{who.task} {phase}", str(update["unit"])))
         step.update(int(update["done"]), int(update["total"]))
     return other

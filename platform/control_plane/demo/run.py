@@ -99,7 +99,7 @@ def measure(
     )
     return Summary(
         wall_s=round(time.monotonic() - started_s, 1),
-        environment=", ".join(dict.fromkeys(item.who.environment for item in submitted)),
+        environment=", ".join(dict.fromkeys(item.who.task for item in submitted)),
         base_model=f"{BASE_MODEL} (random weights)",
         busy_us=spans["busy"] or 0,
         overhead_us=spans["overhead"] or 0,

@@ -27,14 +27,19 @@ class Participant:
         return str(self.head["type"])
 
     @property
+    def task(self) -> str:
+        """The environment's name without its package."""
+        return self.environment.rpartition("/")[2]
+
+    @property
     def dataset_name(self) -> str:
-        return f"{self.environment} demonstrations, {self.cameras}"
+        return f"{self.task} demonstrations, {self.cameras}"
 
     def specification(self, version_id: str) -> dict[str, Any]:
         """The job as the API takes it."""
         return {
             "kind": "sft",
-            "name": f"{self.environment} {self.head_name}",
+            "name": f"{self.task} {self.head_name}",
             "base_model": BASE_MODEL,
             "head": self.head,
             "dataset": {"id": version_id, "image_size": self.image_size},
@@ -85,4 +90,4 @@ def _pair(first: tuple[str, str], second: tuple[str, str], episodes: int) -> tup
 
 
 MANISKILL = _pair(("PushCube-v1", "base"), ("PickCube-v1", "base,hand"), EPISODES)
-PUSHT = _pair(("PushT-v0", "top"), ("PushT-v0", "top,zoom"), EPISODES)
+PUSHT = _pair(("gym_pusht/PushT-v0", "top"), ("gym_pusht/PushT-v0", "top,agent"), EPISODES)

@@ -18,12 +18,13 @@ _STEADY_S = 10.0  # a process that lived this long starts its next backoff from 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Program:
-    """What to run. ``ready_when`` is a path that exists once others may start."""
+    """What to run. ``ready_when`` is a path that exists once others may start; what others need stops last."""
 
     name: str
     argv: tuple[str, ...]
     environment: Mapping[str, str] = field(default_factory=dict)
     ready_when: Path | None = None
+    stops_last: bool = False
 
 
 def _die_with_parent() -> None:

@@ -40,7 +40,7 @@ def _valkey(folder: Path, socket: Path) -> Program:
     argv = [str(valkey_binary())]
     for option, value in options.items():
         argv += [option, value]
-    return Program(name="valkey", argv=tuple(argv), ready_when=socket)
+    return Program(name="valkey", argv=tuple(argv), ready_when=socket, stops_last=True)
 
 
 def valkey_binary() -> Path:
@@ -59,7 +59,7 @@ def _runtime() -> Program:
     arguments = ["gpu_runtime", "serve", "--state", str(state), "--listen", f"unix:{socket}"]
     environment = {
         "JOYNEXUS_RUNTIME_TOKEN": env.runtime_token(),
-        # On a CPU more threads than one fight each other across processes (perf.md 2b).
+        # On a CPU more threads than one fight each other across processes.
         "OMP_NUM_THREADS": os.environ.get("OMP_NUM_THREADS", "1"),
     }
     return _python("runtime", *arguments, "--datasets", str(env.dataset_root()), environment=environment)

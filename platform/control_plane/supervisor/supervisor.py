@@ -9,7 +9,8 @@ from typing import IO
 
 from control_plane.supervisor.child import Child, Program
 
-STOP_LIMIT_S = 4.0
+STOP_LIMIT_S = 3.2  # all of it must fit into five seconds
+STOP_LAST_LIMIT_S = 0.8
 _READY_LIMIT_S = 20.0
 
 
@@ -59,12 +60,22 @@ class Supervisor:
             await asyncio.sleep(0.02)
 
     async def _stop_all(self, tasks: Sequence[asyncio.Task[None]]) -> None:
+        """Everybody at once, then those the others needed while they stopped."""
         self._write("supervisor", "stopping")
-        for child in reversed(self.children):
-            child.begin_stop()
-        _, late = await asyncio.wait(tasks, timeout=STOP_LIMIT_S)
-        for child in self.children:
-            child.signal(signal.SIGKILL)
-        if late:
-            await asyncio.wait(late, timeout=0.5)
+        running = dict(zip(self.children, tasks, strict=True))
+        for last, limit_s in ((False, STOP_LIMIT_S), (True, STOP_LAST_LIMIT_S)):
+            await self._stop_some({c: t for c, t in running.items() if c.program.stops_last == last}, limit_s)
         self._write("supervisor", "stopped")
+
+    async def _stop_some(self, running: dict[Child, "asyncio.Task[None]"], limit_s: float) -> None:
+        if not running:
+            return
+        for child in running:
+            child.begin_stop()
+        _, late = await asyncio.wait(running.values(), timeout=limit_s)
+        for child, task in running.items():
+            if task in late:
+                self._write("supervisor", f"{child.program.name} did not stop within {limit_s:g} s and is killed")
+            child.signal(signal.SIGKILL)  # and whatever it left behind
+        if late:
+            await asyncio.wait(late, timeout=0.3)
