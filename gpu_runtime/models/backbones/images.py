@@ -1,6 +1,6 @@
 """Pixels to patches, without torchvision: rescale, normalise, cut in the merger's block order.
 
-Shapes: B equal views, H height, W width, P patches of all of them, V values of a patch (channels x frames x side²).
+Shapes: B equal views, H height, W width, P patches of all of them, C channels, S pixels of a patch, V = C x S.
 """
 
 import json
@@ -17,7 +17,7 @@ from gpu_runtime.batching.layout import ImageGrid
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ImageProcessing:
-    """How a base wants its pixels. A still view is repeated ``temporal`` times along the frame axis of a patch."""
+    """How a base wants its pixels. A patch spans ``temporal`` frames; a still view fills them all with the same."""
 
     patch: int = 16
     merge: int = 2
@@ -57,26 +57,23 @@ class ImageProcessing:
         return ImageGrid(height // self.patch, width // self.patch, self.merge)
 
     def patchify(self, images: Sequence[np.ndarray], device: torch.device) -> torch.Tensor:
-        """[P, V] float32 patches of all views, in order; bytes cross to the device, not floats."""
-        runs = groupby(images, key=lambda image: image.shape)
-        return torch.cat([self._patchify_equal(list(run), device) for _, run in runs])
+        """[P, V] float32 patches of all views, in order: ONE frame of each, since a still view's frames are equal.
 
-    def _patchify_equal(self, images: list[np.ndarray], device: torch.device) -> torch.Tensor:
-        pixels_BHWC = torch.from_numpy(np.stack(images)).to(device).float()
-        mean, std = (torch.tensor(values, device=device) for values in (self.mean, self.std))
-        pixels_BHWC = pixels_BHWC.mul_(1 / 255).sub_(mean).div_(std)
+        Bytes are reordered and cross to the device, not floats.
+        """
+        runs = [self._patchify_equal(list(run)) for _, run in groupby(images, key=lambda image: image.shape)]
+        pixels_PCS = torch.from_numpy(runs[0] if len(runs) == 1 else np.concatenate(runs)).to(device).float()
+        mean_C1, std_C1 = (torch.tensor(values, device=device)[:, None] for values in (self.mean, self.std))
+        return pixels_PCS.mul_(1 / 255).sub_(mean_C1).div_(std_C1).flatten(1)
+
+    def _patchify_equal(self, images: list[np.ndarray]) -> np.ndarray:
+        """[P, C, S] bytes of views of one size."""
+        pixels_BHWC = np.stack(images)
         count, height, width, channels = pixels_BHWC.shape
-        blocks = pixels_BHWC.view(
-            count,
-            height // (self.patch * self.merge),
-            self.merge,
-            self.patch,
-            width // (self.patch * self.merge),
-            self.merge,
-            self.patch,
-            channels,
-        ).permute(
-            0, 1, 4, 2, 5, 7, 3, 6
-        )  # view, block row, block column, row, column, channel, patch row, patch column
-        frames = blocks.unsqueeze(6).expand(*blocks.shape[:6], self.temporal, *blocks.shape[6:])
-        return frames.reshape(-1, channels * self.temporal * self.patch**2)
+        side, merge = self.patch, self.merge
+        blocks = pixels_BHWC.reshape(
+            count, height // (side * merge), merge, side, width // (side * merge), merge, side, channels
+        )
+        # view, block row, block column, row in block, column in block, channel, pixel row, pixel column
+        ordered = blocks.transpose(0, 1, 4, 2, 5, 7, 3, 6)
+        return ordered.reshape(-1, channels, side * side)

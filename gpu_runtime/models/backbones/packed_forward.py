@@ -3,7 +3,8 @@
 The model's ``forward`` is never called: it pads, recomputes positions with Python loops and keeps ``rope_deltas`` of
 the last caller. Positions come from the layout cache instead, and only the layers that a tap needs run.
 
-Shapes: P patches, M image tokens, N prompt tokens, D width (vision or text), R rotary width.
+Shapes: P patches, V values of one frame of a patch, M image tokens, N prompt tokens, D width (vision or text),
+R rotary width, C channels, F frames, H and W pixels of a patch.
 """
 
 from collections.abc import Sequence
@@ -144,11 +145,15 @@ class PackedForward:
 
 
 def _as_linear(convolution: nn.Conv3d) -> nn.Linear:
-    """The patch embedding's kernel covers its whole input: it is a matrix product, and row-stable as one."""
+    """The patch embedding for still views: a matrix product over one frame, and row-stable as one.
+
+    Its kernel covers a whole patch, and every frame of the patch shows the same pixels, so the frames' kernels add up.
+    """
     assert convolution.bias is not None
-    rows, *_ = convolution.weight.shape
-    kind = RowStableLinear if convolution.weight.device.type == "cpu" else nn.Linear
+    kernel_DCFHW = convolution.weight.detach()
+    kernel_DV = kernel_DCFHW.float().sum(dim=2).flatten(1).to(kernel_DCFHW.dtype)
+    kind = RowStableLinear if kernel_DV.device.type == "cpu" else nn.Linear
     linear = kind(1, 1, device="meta")
-    linear.weight = nn.Parameter(convolution.weight.detach().reshape(rows, -1), requires_grad=False)
+    linear.weight = nn.Parameter(kernel_DV, requires_grad=False)
     linear.bias = nn.Parameter(convolution.bias.detach(), requires_grad=False)
     return linear
