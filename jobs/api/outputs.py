@@ -2,8 +2,10 @@
 
 from typing import Any
 
+from drf_spectacular.utils import extend_schema_field
 from rest_framework import serializers
 
+from gpu_runtime.protocol.specs import JobSpec
 from jobs.models import Artifact, Job, JobAttempt, PolicyVersion
 from jobs.selectors.jobs import compute_share
 from tenants.billing.selectors import job_cost
@@ -60,9 +62,15 @@ class CostOutput(serializers.Serializer[Any]):
         return f"{cost.amount:f}"
 
 
+@extend_schema_field(JobSpec)
+class SpecField(serializers.JSONField):
+    """The specification with every default spelled out."""
+
+
 class JobDetailOutput(JobOutput):
     """One job with its bill and its attempts."""
 
+    spec = SpecField()
     cost = serializers.SerializerMethodField(help_text="So far.")
     compute_share = serializers.SerializerMethodField(
         help_text="This tenant's part (0 to 1) of the device time measured during the job's life."
@@ -72,13 +80,15 @@ class JobDetailOutput(JobOutput):
     class Meta(JobOutput.Meta):
         fields = [*JobOutput.Meta.fields, "spec", "cost", "compute_share", "attempts"]
 
-    def get_cost(self, job: Job) -> CostOutput:
-        return CostOutput(job_cost(job.tenant, job.pk)).data  # type: ignore[return-value]
+    @extend_schema_field(CostOutput)
+    def get_cost(self, job: Job) -> Any:
+        return CostOutput(job_cost(job.tenant, job.pk)).data
 
     def get_compute_share(self, job: Job) -> float | None:
         return compute_share(job.tenant, job)
 
-    def get_attempts(self, job: Job) -> AttemptOutput(many=True):  # type: ignore[valid-type]
+    @extend_schema_field(AttemptOutput(many=True))
+    def get_attempts(self, job: Job) -> Any:
         with tenant_scope(job.tenant):
             return AttemptOutput(JobAttempt.objects.filter(job_id=job.pk).order_by("number"), many=True).data
 

@@ -11,7 +11,7 @@ from asgiref.sync import sync_to_async
 from channels.testing import WebsocketCommunicator
 
 from control_plane.asgi import application
-from control_plane.live import consumers
+from control_plane.live import consumers, wakes
 from gpu_runtime.protocol.messages import LogWritten, MetricsRecorded, WorkloadState
 from jobs import notify
 from jobs.models import Job
@@ -136,11 +136,15 @@ async def test_a_channel_layer_that_is_down_costs_only_a_poll(
     alice: Person, runtime: InMemoryRuntime, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     class Broken:
-        async def group_send(self, *args: Any) -> None:
-            raise ConnectionRefusedError("no redis")
+        def __getattr__(self, verb: str) -> Any:
+            async def refuse(*args: Any) -> None:
+                raise ConnectionRefusedError("no redis")
+
+            return refuse
 
     monkeypatch.setattr(consumers, "POLL_S", 0.4)
-    monkeypatch.setattr(notify, "get_channel_layer", lambda: Broken())
+    monkeypatch.setattr(notify, "get_channel_layer", Broken)
+    monkeypatch.setattr(wakes, "get_channel_layer", Broken)
     job, key = await run(start_job)(alice, runtime)
     async with reader(alice, job.pk) as socket:
         await socket.connect(timeout=WAIT_S)

@@ -12,6 +12,7 @@ from channels.db import database_sync_to_async
 from channels.generic.websocket import AsyncWebsocketConsumer
 
 from control_plane.live.rows import job_frame
+from control_plane.live.wakes import listen
 from jobs.models import Job
 from jobs.notify import job_group
 from jobs.selectors.jobs import job_for_user
@@ -36,9 +37,9 @@ class JobStream(AsyncWebsocketConsumer):
     reader's: reconnecting with ``after=`` the newest ``seq`` it has seen gives every later row once.
     """
 
+    channel_layer_alias = ""  # none: the base class refuses to connect while the layer is down; `listen` does not
     job: Job
-    group: str | None = None
-    pump: asyncio.Task[None] | None = None
+    tasks: list[asyncio.Task[None]] = []
     told = False
     bill_due_s = 0.0
 
@@ -54,33 +55,16 @@ class JobStream(AsyncWebsocketConsumer):
             return
         self.job, self.after = job, after
         self.woken = asyncio.Event()
-        await self._join()
-        self.pump = asyncio.create_task(self._pump())
+        group = job_group(job.tenant_id, job.pk)
+        self.tasks = [asyncio.create_task(listen(group, self.woken)), asyncio.create_task(self._pump())]
 
     async def disconnect(self, code: int) -> None:
-        if self.pump is not None:
-            self.pump.cancel()
-        if self.group is not None and self.channel_layer is not None:
-            try:
-                await self.channel_layer.group_discard(self.group, self.channel_name)
-            except Exception as error:  # the layer may be down; its groups expire
-                logger.info("leaving %s failed: %s", self.group, error)
+        for task in self.tasks:
+            task.cancel()
+        await asyncio.gather(*self.tasks, return_exceptions=True)
 
     async def receive(self, text_data: str | None = None, bytes_data: bytes | None = None) -> None:
         """Readers say nothing; whatever they say is ignored."""
-
-    async def job_wake(self, message: dict[str, Any]) -> None:
-        self.woken.set()
-
-    async def _join(self) -> None:
-        group = job_group(self.job.tenant_id, self.job.pk)
-        if self.channel_layer is None:
-            return
-        try:
-            await self.channel_layer.group_add(group, self.channel_name)
-            self.group = group
-        except Exception as error:  # without the layer the poll below does it alone
-            logger.warning("no wakes for %s, polling: %s", group, error)
 
     async def _pump(self) -> None:
         """Send pages until there is no more, then wait for a wake or the next poll; ping and re-check access."""
