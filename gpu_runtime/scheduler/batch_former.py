@@ -75,6 +75,11 @@ class BatchFormer(Generic[K]):
         return self._fair
 
     @property
+    def in_flight(self) -> frozenset[K]:
+        """Requests that were taken and are not settled."""
+        return frozenset(self._held)
+
+    @property
     def busy(self) -> bool:
         """A batch was taken and is not settled: whatever arrives now gathers without waiting further."""
         return bool(self._held)

@@ -199,7 +199,13 @@ def check_bytes(jobs: Iterable[TrainingJob], *, live_bytes: int, store_bytes: in
 
 
 def check_offers(queue: TrainingQueue) -> None:
-    """I11, work conserving: exactly the jobs that could run are offered, each with its first partition."""
+    """I11, work conserving: exactly the jobs that could run are offered, each with its first partition.
+
+    And what counts as in flight, at its estimate, is exactly what is leased.
+    """
+    leased = {job.partition_id for job in queue.jobs() if job.state is TrainingJobState.LEASED}
+    in_flight = queue.former.in_flight
+    _hold(in_flight == leased, "I11 in flight", f"{sorted(in_flight)} counted, {sorted(leased)} leased")
     offered = {request.request_id for request in queue.former.backlog}
     first, leased_jobs = _first_live(queue.jobs())
     able = {

@@ -43,6 +43,26 @@ def test_a_tenant_that_comes_back_enters_at_v_and_keeps_its_debt():
     assert fair.counter_us("indebted") == 900
 
 
+def test_a_lift_ends_exactly_at_v():
+    fair = FairShare()
+    fair.set_weight("a", 3)
+    fair.charge("a", 2)
+    fair.charge("leader", 500)
+    fair.lead("leader")
+    fair.enter("a")
+    fair.charge("a", 1)
+    assert fair.counter_us("a") == 500, "the fraction from before the lift is gone"
+
+
+def test_v_does_not_fall_when_the_leaders_service_is_taken_back():
+    fair = FairShare()
+    fair.hold("a", 300)
+    fair.lead("a")
+    fair.unhold("a", 300)
+    assert fair.lead("a") == 0
+    assert fair.virtual_us == 300
+
+
 def test_service_in_flight_counts_as_an_estimate_until_it_is_measured():
     fair = FairShare()
     fair.set_weight("a", 2)

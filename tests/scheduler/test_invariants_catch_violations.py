@@ -247,6 +247,17 @@ def test_i11_a_next_step_that_is_never_offered(monkeypatch):
         run_two_steps()
 
 
+def test_i11_an_estimate_kept_after_the_lease_is_gone(monkeypatch):
+    discard = BatchFormer.discard
+    monkeypatch.setattr(
+        BatchFormer,
+        "discard",
+        lambda self, request_id: request_id in self.in_flight or discard(self, request_id),
+    )
+    with broken("I11 in flight"):
+        expire_a_lease()
+
+
 def test_i11_no_lift_on_return_from_idle(monkeypatch):
     monkeypatch.setattr(FairShare, "enter", lambda self, tenant_id: None)
     with broken("I11 lift"):

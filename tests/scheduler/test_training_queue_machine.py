@@ -23,6 +23,7 @@ JOBS = ("a1", "a2", "b1", "c1")  # tenants a, b and c; a has two jobs
 LIMITS = QueueLimits(in_flight_per_job=3, bytes_per_tenant=120, bytes_total=250, lease_ttl_us=100, max_attempts=2)
 
 jobs = st.sampled_from(JOBS)
+orders = st.tuples(jobs, st.sampled_from([0, 0, 0, 3]))  # a new step, or one from before
 sizes = st.integers(1, 60)
 charges = st.integers(0, 5_000)
 index = st.integers(0, 1_000_000)
@@ -35,11 +36,11 @@ class TrainingQueueMachine(RuleBasedStateMachine):
         super().__init__()
         self.audited = AuditedQueue(limits=LIMITS, knobs=KNOBS | {"batch_limit_tokens": 40, "window_us": 300})
         self.granted: list[tuple[str, int]] = []  # every lease ever, live or not
-        self.steps = dict.fromkeys(JOBS, 0)
+        self.steps = dict.fromkeys(JOBS, 10)  # next step of each job
 
-    @initialize(job_ids=st.lists(jobs, max_size=12))
-    def begin_with_some_work(self, job_ids):
-        self.produce(job_ids)
+    @initialize(work=st.lists(orders, max_size=12))
+    def begin_with_some_work(self, work):
+        self.produce(work)
 
     # --- production
 
@@ -54,7 +55,7 @@ class TrainingQueueMachine(RuleBasedStateMachine):
         room=st.integers(0, 40),
     )
     def reserve(self, job_id, back, purpose, group_key, priority, tokens, age, room):
-        step = max(0, self.steps[job_id] - back)
+        step = self.steps[job_id] - back
         version = self.audited.queue.policy_version(job_id)
         freshness = age and Freshness(behaviour_version=max(0, version - age[0]), max_staleness=age[1])
         fields = {"purpose": purpose, "group_key": group_key, "priority": priority, "tokens": tokens}
@@ -80,15 +81,15 @@ class TrainingQueueMachine(RuleBasedStateMachine):
         with self.audited.may_refuse(InvalidTransition, UnknownPartition):
             self.audited.ready(self.pick(at))
 
-    @rule(job_ids=st.lists(jobs, min_size=1, max_size=8))
-    def produce_ready_partitions(self, job_ids):
-        self.produce(job_ids)
+    @rule(work=st.lists(orders, min_size=1, max_size=8))
+    def produce_ready_partitions(self, work):
+        self.produce(work)
 
-    def produce(self, job_ids):
-        for job_id in job_ids:
+    def produce(self, work):
+        for job_id, back in work:
             partition_id = None
             with self.audited.may_refuse(InFlightBound, QueueFull):
-                partition_id = self.audited.reserve(job_id, self.steps[job_id])
+                partition_id = self.audited.reserve(job_id, self.steps[job_id] - back)
                 self.steps[job_id] += 1
             with self.audited.may_refuse(QueueFull, UnknownPartition):
                 self.audited.put(partition_id)

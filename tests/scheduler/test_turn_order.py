@@ -48,6 +48,24 @@ def test_an_earlier_step_reserved_late_goes_first(queue):
     assert queue.state(later) == "ready"
 
 
+def test_an_earlier_step_that_comes_while_a_later_one_is_leased_waits_for_it(queue):
+    later = queue.produce("a1", 5)
+    epoch = queue.lease(later)
+    earlier = queue.produce("a1", 4)
+    assert queue.next_group(after_us=100) is None
+    queue.complete(later, epoch)
+    assert leased_ids(queue.next_group(after_us=100)) == [earlier]
+
+
+def test_a_failure_takes_later_steps_with_it_but_no_earlier_one(queue):
+    failing, later = queue.produce("a1", 5), queue.produce("a1", 6)
+    epoch = queue.lease(failing)
+    earlier = queue.produce("a1", 4)
+    queue.fail(failing, epoch)
+    assert queue.state(later) == "cancelled"
+    assert leased_ids(queue.next_group(after_us=100)) == [earlier]
+
+
 def test_partitions_of_one_step_run_in_order_of_reservation(queue):
     train = queue.produce("a1", 3)
     evaluate = queue.produce("a1", 3, purpose=Purpose.EVALUATE)
