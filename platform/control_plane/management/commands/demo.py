@@ -91,6 +91,7 @@ def _recordings(folder: Path) -> dict[Participant, Path]:
         say(f"ManiSkill cannot run on this machine: {error}")
     check = ["bash", "deploy/system-packages.sh", "--check"]
     missing = subprocess.run(check, cwd=env.REPOSITORY, capture_output=True, text=True, check=False)
-    say((missing.stdout + missing.stderr).rstrip())
+    for line in (missing.stdout + missing.stderr).splitlines():
+        say(f"  {line}")
     say("The same job runs on PushT instead, which is pure Python: a pusher and a block in the plane, no robot arm.")
     return record_all(PUSHT, folder)
