@@ -2,6 +2,7 @@
 
 import json
 import random
+from fnmatch import fnmatch
 from pathlib import Path
 
 import numpy as np
@@ -104,6 +105,26 @@ def test_a_checkpoint_folder_gives_the_features_of_transformers_own_forward(fold
         torch.testing.assert_close(rows["vision"], expected["vision"], rtol=0, atol=5e-6)
         torch.testing.assert_close(rows["layer:-1"], expected["layer:-1"], rtol=0, atol=1e-5)
         torch.testing.assert_close(rows["query"], expected["layer:-1"][queries], rtol=0, atol=1e-5)
+
+
+def test_a_hub_id_is_pinned_by_its_commit_and_fetches_no_code_or_pickles(
+    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    commit = "c0ffee" * 6 + "c0ff"
+    snapshot = copy_of(folder, tmp_path / commit)
+    asked: dict[str, object] = {}
+
+    def snapshot_download(repository: str, *, revision: str | None, allow_patterns: list[str]) -> str:
+        asked.update(repository=repository, revision=revision, patterns=allow_patterns)
+        return str(snapshot)
+
+    monkeypatch.setattr("huggingface_hub.snapshot_download", snapshot_download)
+    assert load("published", f"Org/Model@{commit}").info.revision == commit
+    assert (asked["repository"], asked["revision"]) == ("Org/Model", commit)
+    unwanted = ("pytorch_model.bin", "model.pt", "modeling.py", "model.pkl", "model.ckpt")
+    assert not any(fnmatch(name, pattern) for name in unwanted for pattern in asked["patterns"])
+    load("published", "Org/Model")
+    assert asked["revision"] is None
 
 
 def test_a_folders_revision_follows_its_weights(folder: Path, tmp_path: Path) -> None:
