@@ -122,7 +122,7 @@ class Artifact(TenantOwned):
 class OutboxMessage(models.Model):
     """A hand-over to Celery written in the transaction of its cause. Sent at least once; receivers are idempotent."""
 
-    topic = models.CharField(max_length=50)  # dispatch_job | cancel_job | validate_dataset
+    topic = models.CharField(max_length=50)  # jobs.services.outbox: dispatch_job | cancel_job
     key = models.CharField(max_length=100)
     created_at = models.DateTimeField(auto_now_add=True)
     sent_at = models.DateTimeField(null=True)

@@ -62,7 +62,7 @@ class CostOutput(serializers.Serializer[Any]):
         return f"{cost.amount:f}"
 
 
-@extend_schema_field(JobSpec)
+@extend_schema_field(JobSpec)  # type: ignore[arg-type]  # pydantic models are read by an extension
 class SpecField(serializers.JSONField):
     """The specification with every default spelled out."""
 

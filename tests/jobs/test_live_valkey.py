@@ -72,6 +72,11 @@ async def test_a_wake_brings_rows_long_before_the_next_poll(
         assert [point["series"] for point in frames[0]["metrics"]] == ["loss", "lr"]
 
 
+def losses(frames: list[dict[str, Any]]) -> list[int]:
+    """Steps of the loss points in these frames."""
+    return [point["step"] for frame in frames for point in frame["metrics"] if point["series"] == "loss"]
+
+
 async def test_killing_valkey_loses_no_row_and_wakes_come_back_with_it(
     alice: Person, runtime: InMemoryRuntime, valkey: Valkey, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -83,10 +88,8 @@ async def test_killing_valkey_loses_no_row_and_wakes_come_back_with_it(
 
     async def read_step(socket: Any, step: int) -> None:
         await run(write_rows)(runtime, key, step, step)
-        frames = await rows_until(
-            socket, lambda frames: any(point["step"] == step for f in frames for point in f["metrics"])
-        )
-        steps.extend(point["step"] for f in frames for point in f["metrics"] if point["series"] == "loss")
+        frames = await rows_until(socket, lambda frames: step in losses(frames))
+        steps.extend(losses(frames))
 
     async with reader(alice, job.pk) as socket:
         await socket.connect(timeout=WAIT_S)
