@@ -194,4 +194,5 @@ JOYNEXUS_RUNTIME_URL = env.runtime_url()
 JOYNEXUS_RUNTIME_TOKEN = env.runtime_token()
 JOYNEXUS_DATASET_ROOT = env.dataset_root()
 JOYNEXUS_UPLOAD_MAX_BYTES = int(env.os.environ.get("JOYNEXUS_UPLOAD_MAX_BYTES", 8 * 2**30))
+JOYNEXUS_VALIDATIONS_MAX = int(env.os.environ.get("JOYNEXUS_VALIDATIONS_MAX", 1))  # fewer than worker processes
 JOYNEXUS_BODY_MAX_BYTES = 4 * 2**20  # of every request but an upload

@@ -49,7 +49,7 @@ class UsageTotal:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RatingCheck:
-    """What must hold over all tenants: every event has one rating, every amount follows from its price."""
+    """What must hold over all tenants: every event has one rating."""
 
     events: int
     rated: int

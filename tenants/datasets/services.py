@@ -1,19 +1,20 @@
-"""Writes of the datasets app: taking recordings in, sealing or refusing them, deleting them."""
+"""Writes of the datasets app: taking recordings in, seeing that they are validated, deleting them."""
 
 import logging
 import uuid
-from datetime import datetime, timedelta
+from datetime import timedelta
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 from django.db import transaction
-from django.db.models import F, Max, Q, QuerySet
+from django.db.models import Max, Q, QuerySet
 from django.db.models.deletion import ProtectedError
 from django.utils import timezone
 
-from gpu_runtime.protocol.schema import Declared, ValidationReport
+from gpu_runtime.protocol.schema import Declared
 from tenants.datasets import storage
+from tenants.datasets.claims import ATTEMPTS_MAX, claimable, stale, version_refuse
 from tenants.datasets.models import Dataset, DatasetVersion, VersionState
 from tenants.datasets.selectors import dataset_get, version_get
 from tenants.errors import ApplicationError
@@ -23,9 +24,7 @@ from tenants.scope import platform_scope, tenant_scope
 
 logger = logging.getLogger(__name__)
 
-CLAIM_TTL = timedelta(minutes=20)  # longer than a validation may take
 NUDGE_EVERY = timedelta(seconds=30)  # a waiting version is asked for again: its message may be lost or just late
-ATTEMPTS_MAX = 3
 
 
 def dataset_import(
@@ -57,49 +56,13 @@ def dataset_import(
     return version
 
 
-def version_claim(version_id: uuid.UUID) -> DatasetVersion | None:
-    """Claim a version for validation by one conditional UPDATE; None if somebody has it or it is settled.
-
-    Opens the platform's scope itself: a task knows nothing but the id.
-    """
-    now = timezone.now()
+def nudge_next() -> None:
+    """Ask for the version that has waited longest, now that a place is free."""
     with platform_scope():
-        claimed = (
-            _claimable(now)
-            .filter(pk=version_id)
-            .update(state=VersionState.VALIDATING, claimed_until=now + CLAIM_TTL, attempts=F("attempts") + 1)
-        )
-        return DatasetVersion.objects.select_related("tenant").get(pk=version_id) if claimed else None
-
-
-def version_seal(*, version: DatasetVersion, report: ValidationReport) -> bool:
-    """VALIDATING -> READY: report, summary and hashes are final. False if the claim was lost meanwhile."""
-    summary = report.summary
-    if summary is None:
-        raise ValueError("a version is sealed with a summary only")
-    return _settle(
-        version,
-        state=VersionState.READY,
-        report=report.model_dump(mode="json", by_alias=True),
-        summary=summary.model_dump(mode="json", by_alias=True),
-        schema_signature=summary.schema_.signature,
-        statistics_hash=summary.statistics.hash,
-        fingerprint=summary.fingerprint,
-        size_bytes=summary.size_bytes,
-    )
-
-
-def version_refuse(*, version: DatasetVersion, reason: str, report: ValidationReport | None) -> bool:
-    """VALIDATING -> INVALID with the reason and the defects found; the bytes are given back."""
-    settled = _settle(
-        version,
-        state=VersionState.INVALID,
-        reason=reason[:500],
-        report=report.model_dump(mode="json", by_alias=True) if report else None,
-    )
-    if settled:
-        storage.discard(version.pk, version.storage_key)
-    return settled
+        waiting = DatasetVersion.objects.filter(state=VersionState.RECEIVED).order_by("created_at")
+        next_id = waiting.values_list("pk", flat=True).first()
+    if next_id is not None:
+        nudge_validation(next_id)
 
 
 def dataset_delete(*, tenant: Tenant, dataset_id: uuid.UUID) -> None:
@@ -128,10 +91,10 @@ def sweep_unvalidated() -> int:
     """
     now = timezone.now()
     with platform_scope():
-        for version in DatasetVersion.objects.filter(_stale(now), attempts__gte=ATTEMPTS_MAX):
+        for version in DatasetVersion.objects.filter(stale(now), attempts__gte=ATTEMPTS_MAX):
             _exhaust(version)
         overdue = Q(claimed_until=None) | Q(claimed_until__lt=now)
-        waiting = list(_claimable(now).filter(overdue).values_list("pk", flat=True)[:100])
+        waiting = list(claimable(now).filter(overdue).values_list("pk", flat=True)[:100])
         received = DatasetVersion.objects.filter(pk__in=waiting, state=VersionState.RECEIVED)
         received.update(claimed_until=now + NUDGE_EVERY)
     for version_id in waiting:
@@ -160,27 +123,6 @@ def _dataset_named(tenant: Tenant, actor: Actor | None, name: str) -> Dataset:
     Tenant.objects.select_for_update().get(pk=tenant.pk)
     user = actor.user if actor else None
     return Dataset.objects.get_or_create(tenant=tenant, name=name, defaults={"created_by": user})[0]
-
-
-def _claimable(now: datetime) -> QuerySet[DatasetVersion]:
-    received = Q(state=VersionState.RECEIVED)
-    return DatasetVersion.objects.filter(received | _stale(now), attempts__lt=ATTEMPTS_MAX).order_by("created_at")
-
-
-def _stale(now: datetime) -> Q:
-    """Claimed by a worker that did not come back."""
-    return Q(state=VersionState.VALIDATING, claimed_until__lt=now)
-
-
-def _settle(version: DatasetVersion, **fields: object) -> bool:
-    """VALIDATING -> a final state, only by the claim that is still the newest (fencing by ``attempts``)."""
-    with tenant_scope(version.tenant):
-        changed = DatasetVersion.objects.filter(
-            pk=version.pk, state=VersionState.VALIDATING, attempts=version.attempts
-        ).update(claimed_until=None, **fields)
-    if not changed:
-        logger.warning("validation of %s came too late: attempt %d is superseded", version.pk, version.attempts)
-    return bool(changed)
 
 
 def _exhaust(version: DatasetVersion) -> None:

@@ -7,7 +7,7 @@ from uuid import UUID
 from celery import shared_task
 
 from gpu_runtime.protocol.schema import ValidationReport
-from tenants.datasets import services, storage, validation
+from tenants.datasets import claims, services, storage, validation
 from tenants.datasets.models import DatasetVersion
 
 logger = logging.getLogger(__name__)
@@ -20,25 +20,32 @@ logger = logging.getLogger(__name__)
 )
 def validate_dataset(version_id: str) -> None:
     """Validate one version. Sent at least once: whoever does not get the claim leaves it alone."""
-    version = services.version_claim(UUID(version_id))
+    version = claims.version_claim(UUID(version_id))
     if version is None:
         return
-    path, extract_to = _bytes_of(version)
-    if path is None:
-        services.version_refuse(
-            version=version, reason="bytes_missing: the upload is gone; upload it again", report=None
-        )
-        return
-    outcome = validation.validate(
-        path, extract_to=extract_to, declared=version.declared, wall_limit_s=validation.WALL_LIMIT_S
-    )
-    _settle(version, outcome, extract_to or path)
+    _read(version)
+    services.nudge_next()
 
 
 @shared_task(name="tenants.datasets.tasks.sweep_storage")
 def sweep_storage() -> int:
     """Remove what interrupted uploads left behind."""
     return services.sweep_storage()
+
+
+def _read(version: DatasetVersion) -> None:
+    path, extract_to = _bytes_of(version)
+    if path is None:
+        reason = "bytes_missing: the upload is gone; upload it again"
+        claims.version_refuse(version=version, reason=reason, report=None)
+        return
+    outcome = validation.validate(
+        path,
+        extract_to=extract_to,
+        declared=version.declared,
+        heartbeat=lambda: claims.version_renew(version),
+    )
+    _settle(version, outcome, extract_to or path)
 
 
 def _bytes_of(version: DatasetVersion) -> tuple[Path | None, Path | None]:
@@ -54,11 +61,11 @@ def _bytes_of(version: DatasetVersion) -> tuple[Path | None, Path | None]:
 def _settle(version: DatasetVersion, outcome: validation.Outcome, folder: Path) -> None:
     report = outcome.report
     if report is None or report.summary is None or not report.ok:
-        services.version_refuse(version=version, reason=outcome.reason or _errors_of(report), report=report)
+        claims.version_refuse(version=version, reason=outcome.reason or _errors_of(report), report=report)
         return
     if folder != storage.stored_path(version.storage_key):
         storage.put_in_place(folder, version.storage_key)
-    if services.version_seal(version=version, report=report):
+    if claims.version_seal(version=version, report=report):
         storage.discard(version.pk)
         logger.info("dataset version %s is ready: %d episodes", version.pk, report.summary.episodes)
 

@@ -6,6 +6,8 @@ import os
 import signal
 import subprocess
 import sys
+import time
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -17,6 +19,7 @@ from gpu_runtime.protocol.schema import ValidationReport
 logger = logging.getLogger(__name__)
 
 WALL_LIMIT_S = 900
+HEARTBEAT_S = 10.0
 _KEPT_ENVIRONMENT = ("PATH", "LANG", "LC_ALL", "TMPDIR", "PYTHONPATH", "VIRTUAL_ENV", "HOME")
 
 
@@ -28,34 +31,58 @@ class Outcome:
     reason: str = ""
 
 
-def validate(path: Path, *, extract_to: Path | None, declared: dict[str, Any], wall_limit_s: float) -> Outcome:
+class ClaimLost(Exception):
+    """Somebody else reads this version now."""
+
+
+def validate(
+    path: Path,
+    *,
+    extract_to: Path | None,
+    declared: dict[str, Any],
+    heartbeat: Callable[[], bool],
+    wall_limit_s: float = WALL_LIMIT_S,
+) -> Outcome:
     """Run `python -m gpu_runtime validate`; it sets its own memory and CPU limits, the wall clock is set here.
 
-    The child gets no secret of this process: its environment holds a handful of harmless names.
+    The child gets no secret of this process: its environment holds a handful of harmless names. ``heartbeat``
+    is called while it runs; when it says False the child is ended. Raises ClaimLost then.
     """
     command = [sys.executable, "-m", "gpu_runtime", "validate", str(path)]
     command += ["--extract-to", str(extract_to)] if extract_to else []
     command += ["--declared", json.dumps(declared)] if declared else []
     try:
-        done = _run(command, wall_limit_s)
+        done = _run(command, wall_limit_s, heartbeat)
     except subprocess.TimeoutExpired:
         return Outcome(report=None, reason=f"validation_timed_out: it took longer than {wall_limit_s:g} s")
     return _outcome(done)
 
 
-def _run(command: list[str], wall_limit_s: float) -> subprocess.CompletedProcess[bytes]:
-    """Like ``subprocess.run``, but ends the child's whole process group on a timeout."""
+def _run(command: list[str], wall_limit_s: float, heartbeat: Callable[[], bool]) -> subprocess.CompletedProcess[bytes]:
+    """Like ``subprocess.run`` with a heartbeat; whatever goes wrong ends the child's whole process group."""
     environment = {name: os.environ[name] for name in _KEPT_ENVIRONMENT if name in os.environ}
     environment["OMP_NUM_THREADS"] = "1"
     with subprocess.Popen(
         command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=environment, start_new_session=True
     ) as child:
         try:
-            stdout, stderr = child.communicate(timeout=wall_limit_s)
+            stdout, stderr = _watch(child, wall_limit_s, heartbeat)
         except BaseException:
             os.killpg(child.pid, signal.SIGKILL)
             raise
     return subprocess.CompletedProcess(command, child.returncode, stdout, stderr)
+
+
+def _watch(child: subprocess.Popen[bytes], wall_limit_s: float, heartbeat: Callable[[], bool]) -> tuple[bytes, bytes]:
+    deadline_s = time.monotonic() + wall_limit_s
+    while True:
+        try:
+            return child.communicate(timeout=min(HEARTBEAT_S, deadline_s - time.monotonic()))
+        except subprocess.TimeoutExpired:
+            if time.monotonic() >= deadline_s:
+                raise
+        if not heartbeat():
+            raise ClaimLost
 
 
 def _outcome(done: subprocess.CompletedProcess[bytes]) -> Outcome:

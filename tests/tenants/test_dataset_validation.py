@@ -12,9 +12,10 @@ import pytest
 from django.utils import timezone
 
 from gpu_runtime.protocol.schema import DatasetSummary, Defect, ValidationReport
-from tenants.datasets import services, storage, tasks, validation
+from tenants.datasets import claims, services, storage, tasks, validation
+from tenants.datasets.claims import version_claim, version_refuse, version_renew, version_seal
 from tenants.datasets.models import DatasetVersion, VersionState
-from tenants.datasets.services import dataset_import, sweep_unvalidated, version_claim, version_seal
+from tenants.datasets.services import dataset_import, sweep_unvalidated
 from tenants.datasets.tasks import validate_dataset
 from tenants.scope import platform_scope
 from tests.support.factories import make_summary
@@ -107,6 +108,24 @@ def test_a_settled_version_is_never_claimed_again(version: DatasetVersion, monke
     assert version_claim(version.pk) is None
 
 
+def test_long_validations_leave_workers_free_and_the_next_follows_at_once(
+    version: DatasetVersion, alice: Person, tmp_path: Path, monkeypatch
+):
+    nudged: list[uuid.UUID] = []
+    monkeypatch.setattr(services, "nudge_validation", nudged.append)
+    other = dataset_import(tenant=alice.tenant, actor=None, name="next", source=tmp_path / "recording")
+
+    def validate(*args: object, **kwargs: object) -> validation.Outcome:
+        assert version_claim(other.pk) is None
+        return validation.Outcome(report=GOOD)
+
+    monkeypatch.setattr(validation, "validate", validate)
+    validate_dataset(str(version.pk))
+    assert reread(version).state == VersionState.READY
+    assert nudged == [other.pk]
+    assert version_claim(other.pk) is not None
+
+
 def test_the_sweep_finds_what_a_lost_message_left_behind(version: DatasetVersion, monkeypatch):
     nudged: list[uuid.UUID] = []
     monkeypatch.setattr(services, "nudge_validation", nudged.append)
@@ -126,7 +145,8 @@ def test_a_worker_that_comes_back_late_changes_nothing(version: DatasetVersion, 
     current = version_claim(version.pk)
     assert (late.attempts, current.attempts) == (1, 2)
     assert not version_seal(version=late, report=GOOD)
-    assert not services.version_refuse(version=late, reason="late", report=None)
+    assert not version_refuse(version=late, reason="late", report=None)
+    assert not version_renew(late)
     assert reread(version).state == VersionState.VALIDATING
     assert storage.received_path(version.pk) is not None
     assert version_seal(version=current, report=GOOD)
@@ -171,13 +191,39 @@ def test_a_dead_broker_is_left_to_the_sweep(caplog, monkeypatch):
 
 def test_the_task_may_run_longer_than_others(settings):
     assert tasks.validate_dataset.time_limit > validation.WALL_LIMIT_S > settings.CELERY_TASK_TIME_LIMIT
-    assert services.CLAIM_TTL.total_seconds() > tasks.validate_dataset.time_limit
+    assert claims.CLAIM_TTL.total_seconds() > 3 * validation.HEARTBEAT_S
 
 
-def child(monkeypatch, code: str, wall_limit_s: float = 30) -> validation.Outcome:
+def child(monkeypatch, code: str, wall_limit_s: float = 30, heartbeat=lambda: True) -> validation.Outcome:
     """The outcome when the child process runs this instead of the validator."""
-    monkeypatch.setattr(validation, "_run", lambda _, limit_s: RUN([sys.executable, "-c", code], limit_s))
-    return validation.validate(Path("x"), extract_to=None, declared={}, wall_limit_s=wall_limit_s)
+    monkeypatch.setattr(validation, "_run", lambda _, *limits: RUN([sys.executable, "-c", code], *limits))
+    return validation.validate(Path("x"), extract_to=None, declared={}, heartbeat=heartbeat, wall_limit_s=wall_limit_s)
+
+
+def test_a_long_reading_keeps_its_claim_and_ends_when_the_claim_is_lost(monkeypatch):
+    monkeypatch.setattr(validation, "HEARTBEAT_S", 0.05)
+    answers = iter([True, True, False])
+    with pytest.raises(validation.ClaimLost):
+        child(monkeypatch, "import time; time.sleep(600)", heartbeat=lambda: next(answers))
+    assert list(answers) == []
+
+
+def test_what_the_child_writes_slowly_is_read_whole(monkeypatch):
+    monkeypatch.setattr(validation, "HEARTBEAT_S", 0.05)
+    text = BAD.model_dump_json(by_alias=True)
+    code = f"import time; text = {text!r}; print(text[:50], end='', flush=True); time.sleep(0.3); print(text[50:])"
+    assert child(monkeypatch, code).report == BAD
+
+
+def test_the_bytes_of_a_version_deleted_while_it_was_read_go(version: DatasetVersion, monkeypatch, dataset_root: Path):
+    def validate(*args: object, **kwargs: object) -> validation.Outcome:
+        with platform_scope():
+            DatasetVersion.objects.filter(pk=version.pk).delete()
+        return validation.Outcome(report=GOOD)
+
+    monkeypatch.setattr(validation, "validate", validate)
+    validate_dataset(str(version.pk))
+    assert [path for path in dataset_root.rglob("*") if path.is_file()] == []
 
 
 def test_a_child_that_hangs_is_ended_with_its_own_children(monkeypatch, tmp_path: Path):
