@@ -3,6 +3,7 @@
 import asyncio
 import functools
 import logging
+from collections import Counter
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import TypeVar
@@ -19,7 +20,7 @@ from gpu_runtime.store.records import Entry, Write
 from gpu_runtime.training.clock import monotonic_us, unix_us
 from gpu_runtime.training.mounted import Failure, MountedJob
 from gpu_runtime.training.queue import SharedQueue, run_in
-from gpu_runtime.training.record import StepRecord, overhead_span, record_step
+from gpu_runtime.training.record import overhead_span, record_step
 from gpu_runtime.training.step import DeviceStep, Member, StepOutcome
 
 T = TypeVar("T")
@@ -50,8 +51,8 @@ class TrainingService:
         self.compute = ThreadPoolExecutor(1, "compute", functools.partial(torch.set_num_threads, threads))
         self.utilization = Utilization(now_us=monotonic_us(), window_us=status_window_us)
         self._mounted: dict[str, MountedJob] = {}
-        self._in_step: set[str] = set()
-        self._unwritten: set[str] = set()  # jobs whose last step is not in the journal yet
+        self._open_steps: Counter[str] = Counter()  # by job: begun, and not in the journal yet
+        self._writing: asyncio.Task[None] | None = None  # of the step before the one on the device
         self._saving = asyncio.Lock()
         self._stopping = False
 
@@ -70,8 +71,9 @@ class TrainingService:
 
     async def unmount(self, job: MountedJob) -> None:
         """Wait until no step touches the slot any more and everything it did is in the journal, then forget it."""
-        while job.key in self._in_step:
+        while self._open_steps[job.key]:
             await self._queue.changed.wait()
+        del self._open_steps[job.key]
         self._mounted.pop(job.key, None)
 
     async def run(self) -> None:
@@ -84,16 +86,17 @@ class TrainingService:
                 await self._run_group(group)
             else:
                 await self._queue.changed.wait(self._queue.wait_s())
+        await self._written()
 
     def stop(self) -> None:
-        """Take no further lease; ``run`` returns after the step in progress."""
+        """Take no further lease; ``run`` returns when the step in progress is over and in the journal."""
         self._stopping = True
         self._queue.changed.notify()
 
     async def save(self, job: MountedJob) -> None:
         """Make the slot's state durable and publish it. After the journal knows every step that is in it."""
         async with self._saving:
-            if job.saved_step == job.slot.step or job.key in self._unwritten:
+            if job.saved_step == job.slot.step or self._open_steps[job.key]:
                 return
             version = await self._durability.persist(functools.partial(self._checkpoints.save, job), self.compute)
             job.saved_step = version.step
@@ -130,21 +133,29 @@ class TrainingService:
     async def _run_group(self, group: Group) -> None:
         leased_at_us = monotonic_us()
         members = [self._member(lease) for lease in group.leases]
-        keys = {member.job.key for member in members}
-        self._in_step |= keys
-        self._unwritten |= keys
-        try:
-            outcome = await self._compute(group.leases, members)
-            record = record_step(outcome, leased_at_us=leased_at_us)
-            for lease, member in zip(group.leases, outcome.members, strict=True):
-                self._settle(lease, member, record.attribution.shares[member.partition_id])
-            await self._write(record)
-            self._unwritten -= keys
-            for member in outcome.members:
-                await self._save_if_due(member)
-        finally:
-            self._in_step -= keys
-            self._queue.changed.notify()
+        keys = [member.job.key for member in members]
+        self._open_steps.update(keys)
+        outcome = await self._compute(group.leases, members)
+        record = record_step(outcome, leased_at_us=leased_at_us)
+        for lease, member in zip(group.leases, members, strict=True):
+            self._settle(lease, member, record.attribution.shares[member.partition_id])
+        write = Write(entries=record.entries, changes=record.changes, queue=self._queue.dump())
+        await self._written()
+        self._writing = asyncio.create_task(self._write(write, keys))
+        for job in [member.job for member in members if _checkpoint_is_due(member)]:
+            await self._written()
+            await self.save(job)
+
+    async def _write(self, write: Write, keys: Sequence[str]) -> None:
+        """Write one step down while the device is on the next one: at most two are in memory only."""
+        await self._durability.write(write)
+        self._open_steps.subtract(keys)
+        self._queue.changed.notify()
+
+    async def _written(self) -> None:
+        """Return when every finished step is in the journal, in the order in which the steps ran."""
+        if self._writing is not None:
+            await asyncio.shield(self._writing)
 
     def _member(self, lease: LeasedJob) -> Member:
         job = self._mounted[lease.job.job_id]
@@ -175,11 +186,7 @@ class TrainingService:
         job.failure = job.failure or failure
         self._queue.stop_job(job, reason=failure.reason)
 
-    async def _write(self, record: StepRecord) -> None:
-        await self._durability.write(Write(entries=record.entries, changes=record.changes, queue=self._queue.dump()))
 
-    async def _save_if_due(self, member: Member) -> None:
-        job, work = member.job, member.work
-        trained = member.applied and work.purpose is Purpose.TRAIN
-        if trained and work.step % job.checkpoint_every == 0 and not job.stopped:
-            await self.save(job)
+def _checkpoint_is_due(member: Member) -> bool:
+    trained = member.applied and member.work.purpose is Purpose.TRAIN
+    return trained and member.work.step % member.job.checkpoint_every == 0 and not member.job.stopped
