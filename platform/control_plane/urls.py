@@ -1,7 +1,5 @@
 """Every route of the platform."""
 
-from importlib.util import find_spec
-
 from django.contrib import admin
 from django.contrib.auth import views as auth
 from django.urls import URLPattern, URLResolver, include, path
@@ -21,11 +19,10 @@ api_v1: list[URLPattern | URLResolver] = [
     path("", include("tenants.api_urls")),
     path("", include("tenants.datasets.api_urls")),
     path("", include("tenants.billing.api_urls")),
+    path("", include("jobs.api.urls")),
     path("schema", SpectacularAPIView.as_view(), name="schema"),
     path("docs", SpectacularSwaggerSplitView.as_view(url_name="schema", template_name=DOCS_TEMPLATE), name="docs"),
 ]
-if find_spec("jobs.api.urls"):
-    api_v1.insert(3, path("", include("jobs.api.urls")))
 
 urlpatterns: list[URLPattern | URLResolver] = [
     path("healthz", healthz),
@@ -35,6 +32,5 @@ urlpatterns: list[URLPattern | URLResolver] = [
     path("logout/", auth.LogoutView.as_view(next_page="/login/"), name="logout"),
     path("tenant/", switch_tenant, name="switch_tenant"),
     path("api/v1/", include(api_v1)),
+    path("", include("frontend.urls")),
 ]
-if find_spec("frontend.urls"):
-    urlpatterns.append(path("", include("frontend.urls")))

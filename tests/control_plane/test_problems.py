@@ -77,7 +77,9 @@ def test_every_problem_of_a_body_is_reported_at_once(alice: Person):
     assert [error["pointer"] for error in errors] == ["/email", "/role"]
 
 
-@pytest.mark.parametrize("query", ["limit=0", "limit=201", "limit=many", "sort=name", "format=json", "limit=1&limit=2"])
+@pytest.mark.parametrize(
+    "query", ["limit=0", "limit=201", "limit=many", "sort=name", "format=json", "limit=1&limit=2"]
+)
 def test_no_query_parameter_is_silently_ignored(alice: Person, query: str):
     answer = alice.api.get(f"/api/v1/members?{query}")
     assert answer.status_code == 422
