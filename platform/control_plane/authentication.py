@@ -17,6 +17,7 @@ class ApiKeyAuthentication(authentication.BaseAuthentication):
     def authenticate(self, request: TenantRequest) -> tuple[User | None, ApiKey | None] | None:  # type: ignore[override]
         if "Authorization" not in request.headers:
             return None
+        _refuse_foreign_tenant(request)
         actor = request.actor
         if actor is None:
             raise AuthenticationFailed("The API key is not valid, has expired or was revoked.")
@@ -31,8 +32,13 @@ class SessionAuthentication(authentication.SessionAuthentication):
 
     def authenticate(self, request: TenantRequest) -> tuple[Any, None] | None:  # type: ignore[override]
         answer = super().authenticate(request)
-        if answer is not None and isinstance(request.refused, NotAMember):
-            raise ApplicationError(
-                code="not_a_member", status=403, detail="X-Tenant: you are not a member of such a tenant."
-            )
+        if answer is not None:
+            _refuse_foreign_tenant(request)
         return answer
+
+
+def _refuse_foreign_tenant(request: TenantRequest) -> None:
+    if isinstance(request.refused, NotAMember):
+        raise ApplicationError(
+            code="not_a_member", status=403, detail="X-Tenant: you are not a member of such a tenant."
+        )

@@ -71,13 +71,16 @@ class TenantMiddleware:
 
 
 def _actor(request: IdentifiedRequest) -> Actor | None:
-    header = request.headers.get("Authorization")
+    header, wanted = request.headers.get("Authorization"), request.headers.get("X-Tenant")
     if header is not None:
         scheme, _, text = header.strip().partition(" ")
         if scheme.lower() not in _KEY_SCHEMES:
             raise CredentialRefused
-        return actor_for_key(text.strip())
+        actor = actor_for_key(text.strip())
+        if wanted is not None and wanted.lower() != str(actor.tenant.pk):
+            raise NotAMember
+        return actor
     if not isinstance(request.user, User):
         return None
     remembered = request.session.get(SESSION_TENANT)
-    return actor_for_user(request.user, wanted=request.headers.get("X-Tenant"), remembered=remembered)
+    return actor_for_user(request.user, wanted=wanted, remembered=remembered)

@@ -142,6 +142,13 @@ def test_a_foreign_tenant_and_a_missing_one_are_refused_alike(story: Story):
     assert browser.post("/tenant/", {"tenant": names[0]}).status_code == 403
 
 
+def test_a_key_works_in_its_own_tenant_only(story: Story):
+    MembershipFactory(user=story.bob.user, tenant=story.charlie.tenant, role=Role.VIEWER)
+    own, other = str(story.bob.tenant.pk), str(story.charlie.tenant.pk)
+    assert story.bob.api.get("/api/v1/me", headers={"X-Tenant": own}).status_code == 200
+    assert story.bob.api.get("/api/v1/me", headers={"X-Tenant": other}).status_code == 403
+
+
 def test_a_tenant_left_behind_in_the_session_falls_back_to_the_first(story: Story):
     membership = MembershipFactory(user=story.bob.user, tenant=story.charlie.tenant, role=Role.VIEWER)
     browser = story.bob.browser()
