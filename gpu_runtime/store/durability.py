@@ -8,7 +8,7 @@ from concurrent.futures import Executor, ThreadPoolExecutor
 from pathlib import Path
 from typing import TypeVar
 
-from gpu_runtime.store.errors import DiskFull, JournalUnwritable, PartitionsFull, StoreError, file_error
+from gpu_runtime.store.errors import DiskFull, PartitionsFull, StoreError, file_error, storage_error
 from gpu_runtime.store.files import free_bytes
 from gpu_runtime.store.journal import Journal
 from gpu_runtime.store.records import Write
@@ -41,7 +41,7 @@ class Durability:
         try:
             free = free_bytes(self._folder)
         except OSError as error:
-            return JournalUnwritable(str(error))
+            return file_error(error, "free space")
         if free < self._min_free_bytes:
             return DiskFull(f"{free} bytes free, {self._min_free_bytes} must stay free")
         return None
@@ -66,8 +66,11 @@ class Durability:
                     return await asyncio.get_running_loop().run_in_executor(executor, action)
                 except PartitionsFull:
                     raise
-                except (StoreError, OSError) as error:
-                    self._note(token, error if isinstance(error, StoreError) else file_error(error, "files"))
+                except Exception as error:
+                    trouble = storage_error(error)
+                    if trouble is None:
+                        raise
+                    self._note(token, trouble)
                 await asyncio.sleep(delay_s)
                 delay_s = min(2 * delay_s, _LONGEST_DELAY_S)
         finally:

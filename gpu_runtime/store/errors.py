@@ -1,7 +1,10 @@
 """Why something could not be made durable. ``code`` goes to callers and into RuntimeStatus.reason."""
 
 import errno
+import re
 import sqlite3
+
+from safetensors import SafetensorError
 
 
 class StoreError(Exception):
@@ -14,6 +17,12 @@ class JournalUnwritable(StoreError):
     """The journal's file cannot be written: I/O error, read-only file system, lost permission."""
 
     code = "journal_unwritable"
+
+
+class StorageUnwritable(StoreError):
+    """A file beside the journal cannot be written."""
+
+    code = "storage_unwritable"
 
 
 class DiskFull(StoreError):
@@ -49,4 +58,17 @@ def journal_error(error: sqlite3.Error) -> StoreError:
 def file_error(error: OSError, what: str) -> StoreError:
     """Name what the file system reported while writing ``what``."""
     full = error.errno in (errno.ENOSPC, errno.EDQUOT)
-    return (DiskFull if full else JournalUnwritable)(f"{what}: {error}")
+    return (DiskFull if full else StorageUnwritable)(f"{what}: {error}")
+
+
+def storage_error(error: Exception) -> StoreError | None:
+    """The storage trouble behind an exception; None when it is about something else.
+
+    safetensors reports what the operating system said as text only.
+    """
+    if isinstance(error, StoreError):
+        return error
+    if isinstance(error, OSError):
+        return file_error(error, "files")
+    found = re.search(r"\(os error (\d+)\)", str(error)) if isinstance(error, SafetensorError) else None
+    return None if found is None else file_error(OSError(int(found[1]), str(error)), "files")

@@ -1,9 +1,11 @@
 """A disk that is full or a journal that can't be written: no new work, a clear state, nothing lost."""
 
 import asyncio
+import time
 from pathlib import Path
 
 import pytest
+from safetensors import SafetensorError
 
 from gpu_runtime.protocol.messages import DatasetBinding, LogWritten, WorkloadState
 from gpu_runtime.services.errors import Unavailable
@@ -12,6 +14,7 @@ from gpu_runtime.store.durability import Durability
 from gpu_runtime.store.errors import DiskFull, PartitionsFull
 from gpu_runtime.store.journal import Journal
 from gpu_runtime.store.records import Entry, Write
+from gpu_runtime.training.step import DeviceStep
 from tests.support.demonstrations import bind, make_dataset
 from tests.support.runtime import ended, events_of, make_config, metric, running, submit_message
 
@@ -96,7 +99,11 @@ async def test_a_write_is_repeated_until_it_works_and_the_trouble_is_visible_mea
 
 async def test_a_file_system_that_refuses_is_named_and_tried_again(tmp_path: Path) -> None:
     durability = Durability(Journal(tmp_path / "j"), tmp_path)
-    faults = [OSError(28, "No space left on device"), OSError(5, "Input/output error")]
+    faults = [
+        OSError(28, "No space left on device"),
+        OSError(5, "Input/output error"),
+        SafetensorError("Error while serializing: I/O error: No space left on device (os error 28)"),
+    ]
     codes: list[str] = []
 
     def action() -> str:
@@ -107,7 +114,18 @@ async def test_a_file_system_that_refuses_is_named_and_tried_again(tmp_path: Pat
         return "done"
 
     assert await durability.persist(action) == "done"
-    assert codes == ["disk_full", "journal_unwritable"]
+    assert codes == ["disk_full", "storage_unwritable", "disk_full"]
+
+
+async def test_a_fault_that_is_not_the_storages_is_not_tried_again(tmp_path: Path) -> None:
+    durability = Durability(Journal(tmp_path / "j"), tmp_path)
+
+    def broken() -> None:
+        raise SafetensorError("Error while serializing: a tensor of no known type")
+
+    with pytest.raises(SafetensorError):
+        await durability.persist(broken)
+    assert durability.problem is None
 
 
 async def test_a_store_full_of_live_partitions_is_no_trouble_with_the_disk(tmp_path: Path) -> None:
@@ -119,3 +137,46 @@ async def test_a_store_full_of_live_partitions_is_no_trouble_with_the_disk(tmp_p
     with pytest.raises(PartitionsFull):
         await durability.persist(full)
     assert durability.problem is None
+
+
+async def test_jobs_whose_batches_hardly_fit_take_turns(
+    tmp_path: Path, datasets: Path, binding: DatasetBinding
+) -> None:
+    submits = [submit_message(binding, job_id=f"job-{n}", tenant_id=f"t{n}", steps=6) for n in range(2)]
+    limits = {"partition_bytes": 60_000, "partition_bytes_per_tenant": 55_000}  # one fit batch takes 50 kB
+    async with running(make_config(tmp_path, datasets, **limits)) as runtime:
+        for submit in submits:
+            await runtime.master.submit(submit)
+        assert [(await ended(runtime, submit)).state for submit in submits] == [WorkloadState.SUCCEEDED] * 2
+        assert runtime.partitions.live_bytes == 0
+
+
+async def test_a_batch_that_never_fits_fails_its_job_and_says_what_would_help(
+    tmp_path: Path, datasets: Path, binding: DatasetBinding
+) -> None:
+    submit = submit_message(binding)
+    async with running(make_config(tmp_path, datasets, partition_bytes_per_tenant=40_000)) as runtime:
+        await runtime.master.submit(submit)
+        status = await ended(runtime, submit)
+    assert (status.state, status.reason) == (WorkloadState.FAILED, "partition_too_large")
+    assert "use a smaller batch, image size or number of cameras" in status.message
+
+
+async def test_a_step_longer_than_its_lease_keeps_the_lease_and_runs_once(
+    tmp_path: Path, datasets: Path, binding: DatasetBinding, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    original = DeviceStep.run
+
+    def slow(step: DeviceStep, members):
+        if members[0].work.name == "train/2":
+            time.sleep(2.5)
+        return original(step, members)
+
+    monkeypatch.setattr(DeviceStep, "run", slow)
+    submit = submit_message(binding, steps=3)
+    async with running(make_config(tmp_path, datasets, lease_ttl_ms=1000)) as runtime:
+        await runtime.master.submit(submit)
+        await ended(runtime, submit)
+        events = events_of(runtime, "job")
+    assert [step for step, _ in metric(events, "train/loss")] == [1, 2, 3]
+    assert sum(event.body.type == "usage" and event.body.lines[0].meter == "train.samples" for event in events) == 3
