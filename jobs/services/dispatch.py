@@ -63,6 +63,13 @@ def job_dispatch(job_id: UUID, *, runtime: RuntimeClient, status: RuntimeStatus 
     return _hand_over(job, runtime)
 
 
+def job_waits(job_id: UUID, *, reason: str, message: str) -> None:
+    """Tell a queued job's reader why it is not started."""
+    job = _queued(job_id)
+    if job is not None:
+        job_note(job, reason=reason, message=message)
+
+
 @transaction.atomic
 def job_claim(job: Job, *, journal_id: str) -> bool:
     """Queued -> starting with the next attempt number and a lease; False if another worker was faster."""

@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, fields
 from datetime import timedelta
 from time import monotonic
+from typing import Any
 from uuid import UUID
 
 from django.db import transaction
@@ -20,7 +21,7 @@ from jobs.models import Job, JobAttempt
 from jobs.runtime_client import RuntimeClient, RuntimeRefused, RuntimeUnreachable
 from jobs.services.attempts import attempt_adopt, attempt_close, attempt_follow
 from jobs.services.cancel import cancel_deliver
-from jobs.services.dispatch import Dispatch, job_dispatch
+from jobs.services.dispatch import Dispatch, job_dispatch, job_waits
 from jobs.services.outbox import outbox_drain, outbox_prune
 from jobs.services.transition import job_transition
 from jobs.states import ATTEMPT_STATE_OF_WORKLOAD, ATTEMPT_TERMINAL, TERMINAL, AttemptState, JobState
@@ -55,24 +56,22 @@ class Repaired:
 
 def reconcile(*, runtime: RuntimeClient) -> Repaired:
     """One sweep. A runtime that is away costs only the repairs that need it."""
-    repaired = Repaired(outbox_sent=outbox_drain(), outbox_pruned=outbox_prune(), validations_sent=sweep_unvalidated())
-    deadline_s = monotonic() + _BUDGET_S
+    repaired = Repaired(outbox_sent=outbox_drain(), outbox_pruned=outbox_prune())
     try:
-        status: RuntimeStatus | None = runtime.status()
+        status = runtime.status()
     except (RuntimeUnreachable, RuntimeRefused) as error:
         logger.info("sweep without the runtime: %s", error)
-        status = None
-    for job_id in _queued():
-        if monotonic() > deadline_s:
-            break
-        repaired.dispatched += job_dispatch(job_id, runtime=runtime, status=status) == Dispatch.ACCEPTED
-    if status is not None:
-        _with_runtime(runtime, status, repaired, deadline_s)
+        for job_id in _queued():
+            job_waits(job_id, reason="runtime_unreachable", message=str(error))
+    else:
+        _with_runtime(runtime, status, repaired, deadline_s=monotonic() + _BUDGET_S)
+    repaired.validations_sent = sweep_unvalidated()
     return repaired
 
 
-def _with_runtime(runtime: RuntimeClient, status: RuntimeStatus, repaired: Repaired, deadline_s: float) -> None:
-    repairs: Iterable[tuple[Iterable[Job | JobAttempt], Callable[..., None]]] = (
+def _with_runtime(runtime: RuntimeClient, status: RuntimeStatus, repaired: Repaired, *, deadline_s: float) -> None:
+    repairs: Iterable[tuple[Iterable[Any], Callable[..., None]]] = (
+        (_queued(), _dispatch),
         (_uncertain(status.journal_id), _resolve),
         (_cancelling(), _cancel_again),
         (_orphans(), _stop_orphan),
@@ -92,6 +91,10 @@ def _queued() -> list[UUID]:
     with platform_scope():
         waiting = Job.objects.filter(state=JobState.QUEUED, created_at__lte=timezone.now() - QUEUED_AGE)
         return list(waiting.order_by("created_at").values_list("pk", flat=True)[:_LIMIT])
+
+
+def _dispatch(job_id: UUID, runtime: RuntimeClient, status: RuntimeStatus, repaired: Repaired) -> None:
+    repaired.dispatched += job_dispatch(job_id, runtime=runtime, status=status) == Dispatch.ACCEPTED
 
 
 def _uncertain(journal_id: str) -> list[Job]:

@@ -67,12 +67,14 @@ def job_transition(
         return _told(job, seq=seq, occurred_at=moment)
 
 
-@transaction.atomic
 def job_note(job: Job, *, reason: str, message: str) -> Transition | None:
     """Say why a job is still in its state (a queued job that waits, for example). Nothing if it says so already."""
-    with platform_scope():
+    reason, message = reason[:REASON_MAX], message[:MESSAGE_MAX]
+    if job.reason == reason:
+        return None
+    with platform_scope(), transaction.atomic():
         row = Job.objects.filter(pk=job.pk, tenant_id=job.tenant_id, state=job.state, attempt=job.attempt)
-        if row.exclude(reason=reason).update(reason=reason[:REASON_MAX], message=message[:MESSAGE_MAX]) != 1:
+        if row.exclude(reason=reason).update(reason=reason, message=message) != 1:
             return None
         job.refresh_from_db()
         return _told(job, seq=None, occurred_at=timezone.now())
