@@ -111,6 +111,14 @@ def test_a_rollout_whose_result_would_be_too_old_is_not_started(queue):
     queue.reserve("a1", 2, freshness=Freshness(behaviour_version=1, max_staleness=1))
 
 
+def test_an_update_of_the_same_step_is_ahead_and_one_of_a_later_step_is_not(queue):
+    fresh = Freshness(behaviour_version=0, max_staleness=0)
+    queue.reserve("a1", 5, freshness=fresh)
+    with queue.refused(StalenessBound):
+        queue.reserve("a1", 5, freshness=fresh)
+    queue.reserve("a1", 4, freshness=fresh)
+
+
 def test_evaluations_ahead_make_nothing_older(queue):
     fresh = Freshness(behaviour_version=0, max_staleness=0)
     queue.reserve("a1", 0, purpose=Purpose.EVALUATE)
