@@ -8,7 +8,7 @@ from gpu_runtime.models.export import Provenance, export_adapter
 from gpu_runtime.models.folders import sha256
 from gpu_runtime.models.probe import Probe, probe_frames, run_probe
 from gpu_runtime.protocol.messages import ArtifactFile, ArtifactPublished
-from gpu_runtime.store.files import sync_folder
+from gpu_runtime.store.files import sweep_unfinished, sync_folder
 from gpu_runtime.workflows.sft import SftWorkflow
 
 _EPOCH = (1980, 1, 1, 0, 0, 0)  # the earliest time a zip can hold: equal files make equal archives
@@ -20,6 +20,7 @@ class Artifacts:
     def __init__(self, root: Path) -> None:
         self._root = root
         root.mkdir(parents=True, exist_ok=True)
+        sweep_unfinished(root)
 
     def archive(self, artifact_id: str) -> Path | None:
         """The archive of an artifact, or None."""

@@ -8,6 +8,7 @@ from pathlib import Path
 from gpu_runtime.models.checkpoint import load_slot, save_slot
 from gpu_runtime.models.slots import Slot
 from gpu_runtime.protocol.messages import PolicyVersionPublished
+from gpu_runtime.store.files import sweep_unfinished
 from gpu_runtime.training.mounted import MountedJob
 
 _NAME = re.compile(r"step-(\d{10})")
@@ -19,6 +20,7 @@ class Checkpoints:
     def __init__(self, root: Path, keep: int) -> None:
         self._root = root
         self._keep = keep
+        sweep_unfinished(root)
 
     def save(self, job: MountedJob) -> PolicyVersionPublished:
         """Write the slot as it stands and drop all but the newest. No step of the slot may run meanwhile."""

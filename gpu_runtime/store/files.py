@@ -1,6 +1,7 @@
 """Files that are either whole or absent, whatever dies."""
 
 import os
+import shutil
 from pathlib import Path
 
 
@@ -26,6 +27,16 @@ def sync_folder(folder: Path) -> None:
         os.fsync(descriptor)
     finally:
         os.close(descriptor)
+
+
+def sweep_unfinished(root: Path) -> None:
+    """Remove the hidden ``.*.tmp`` and ``.*.old`` entries that a killed writer left under ``root``."""
+    for suffix in ("tmp", "old"):
+        for path in list(root.rglob(f".*.{suffix}")):
+            if path.is_dir():
+                shutil.rmtree(path, ignore_errors=True)
+            else:
+                path.unlink(missing_ok=True)
 
 
 def free_bytes(folder: Path) -> int:

@@ -137,3 +137,13 @@ async def test_an_attempt_of_another_journal_leaves_no_checkpoint_to_a_new_one_o
             assert [step for step, _ in metric(events_of(runtime, "job"), "train/loss")] == [1, 2]
         for file in tmp_path.glob("journal.sqlite3*"):
             file.unlink()
+
+
+async def test_what_a_killed_writer_left_half_done_is_swept_at_the_next_start(tmp_path: Path, datasets: Path) -> None:
+    halves = ["checkpoints/job/1/.step-0000000003.ab12.tmp", "artifacts/.job-1-v3.ab12.old"]
+    for half in halves:
+        (tmp_path / half).mkdir(parents=True)
+        (tmp_path / half / "head.safetensors").write_bytes(b"half")
+    (tmp_path / "artifacts/.job-1-v3.zip.ab12.tmp").write_bytes(b"half")
+    async with running(make_config(tmp_path, datasets)):
+        assert list((tmp_path / "artifacts").iterdir()) == list((tmp_path / "checkpoints/job/1").iterdir()) == []
