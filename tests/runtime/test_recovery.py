@@ -130,6 +130,34 @@ def test_a_cancel_that_a_crash_interrupted_is_finished_after_it(
     assert runtime.until_ended("job").state is WorkloadState.CANCELLED
 
 
+HANGING = """
+import sys, time
+from gpu_runtime.training.step import DeviceStep
+run = DeviceStep.run
+def hanging(step, members):
+    if members[0].work.name == "train/2":
+        time.sleep(600)
+    return run(step, members)
+DeviceStep.run = hanging
+from gpu_runtime.__main__ import main
+sys.exit(main())
+"""
+
+
+def test_a_step_that_does_not_end_cannot_hold_up_the_end(
+    tmp_path: Path, datasets: Path, binding: DatasetBinding
+) -> None:
+    runtime = RuntimeProcess(tmp_path / "state", datasets)
+    runtime.start(entry=("-c", HANGING))
+    runtime.submit(submit_message(binding, steps=3))
+    wait_for_step(runtime, "job", 1)
+    assert runtime.terminate() < 5
+    runtime.start()
+    assert runtime.until_ended("job").state is WorkloadState.SUCCEEDED
+    assert [step for step, _ in metric(runtime.events(), "train/loss")] == [1, 2, 3]
+    runtime.close()
+
+
 def test_a_second_runtime_on_the_same_folder_is_refused(runtime: RuntimeProcess) -> None:
     second = subprocess.run(**runtime.command(), capture_output=True, text=True, timeout=60)
     assert (second.returncode, "another runtime is using it" in second.stderr) == (3, True), second.stderr

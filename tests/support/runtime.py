@@ -136,17 +136,17 @@ class RuntimeProcess:
         headers = {"authorization": f"Bearer {TOKEN}"}
         self.http = httpx.Client(transport=transport, base_url="http://runtime", headers=headers, timeout=40)
 
-    def start(self) -> None:
+    def start(self, entry: tuple[str, ...] = ("-m", "gpu_runtime")) -> None:
         """Start and wait until it answers."""
         with (self.state / "log").open("ab") as log:
-            self.process = subprocess.Popen(**self.command(), stdout=log, stderr=log)
+            self.process = subprocess.Popen(**self.command(entry), stdout=log, stderr=log)
         self.until(lambda: self.answers() or None, 60)
 
-    def command(self) -> dict[str, Any]:
+    def command(self, entry: tuple[str, ...] = ("-m", "gpu_runtime")) -> dict[str, Any]:
         """Arguments for subprocess."""
         arguments = ["--state", str(self.state), "--listen", f"unix:{self.socket}", "--datasets", str(self.datasets)]
         environment = os.environ | self.settings | {"OMP_NUM_THREADS": "1"}
-        command = [sys.executable, "-m", "gpu_runtime", "serve", *arguments]
+        command = [sys.executable, *entry, "serve", *arguments]
         return {"args": command, "cwd": REPOSITORY, "env": environment}
 
     def answers(self) -> bool:
