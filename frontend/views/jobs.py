@@ -4,7 +4,7 @@ from typing import Any
 from uuid import UUID
 
 from django.core.paginator import Paginator
-from django.http import HttpRequest, HttpResponse
+from django.http import HttpResponse
 from django.shortcuts import redirect, render
 from django.utils import timezone
 from django.views.decorators.http import require_POST, require_safe
@@ -19,6 +19,7 @@ from jobs.states import LIVE, TERMINAL, JobState
 from tenants.billing.selectors import job_cost
 from tenants.errors import ApplicationError
 from tenants.permissions import Permission
+from tenants.requests import PageRequest
 
 PER_PAGE = 50
 EVENTS_SHOWN = 100
@@ -26,7 +27,7 @@ EVENTS_SHOWN = 100
 
 @require_safe
 @page(Permission.JOBS_READ)
-def job_table(request: HttpRequest) -> HttpResponse:
+def job_table(request: PageRequest) -> HttpResponse:
     """Newest first; the filters live in the query string."""
     query, state = request.GET.get("q", "").strip(), request.GET.get("state", "")
     jobs = job_list(request.tenant, query=query, state=state if state in set(JobState) else "")
@@ -47,7 +48,7 @@ def job_table(request: HttpRequest) -> HttpResponse:
 
 @require_safe
 @page(Permission.JOBS_READ)
-def job_page(request: HttpRequest, job_id: UUID) -> HttpResponse:
+def job_page(request: PageRequest, job_id: UUID) -> HttpResponse:
     """State, charts, cost, events and downloads of one job; script keeps them live."""
     job = job_get(request.tenant, job_id)
     may_cancel = request.actor.may(Permission.JOBS_WRITE) and job.state not in TERMINAL
@@ -68,7 +69,7 @@ def job_page(request: HttpRequest, job_id: UUID) -> HttpResponse:
 
 @require_POST
 @page(Permission.JOBS_WRITE)
-def job_cancel_page(request: HttpRequest, job_id: UUID) -> HttpResponse:
+def job_cancel_page(request: PageRequest, job_id: UUID) -> HttpResponse:
     """Ask the job to stop, then show it: a job that has just ended is shown as it ended."""
     try:
         job_cancel(tenant=request.tenant, job_id=job_id)

@@ -6,7 +6,7 @@ from typing import Any
 
 from django.contrib.auth.decorators import login_required
 from django.core.exceptions import PermissionDenied
-from django.http import Http404, HttpRequest, HttpResponse
+from django.http import Http404, HttpResponse
 from django.utils import timezone
 
 from jobs.selectors.jobs import job_list
@@ -15,6 +15,7 @@ from tenants.billing.selectors import tenant_cost
 from tenants.errors import ApplicationError
 from tenants.identity import memberships_of
 from tenants.permissions import Permission
+from tenants.requests import PageRequest
 
 View = Callable[..., HttpResponse]
 
@@ -25,7 +26,7 @@ def page(permission: Permission) -> Callable[[View], View]:
     def decorate(view: View) -> View:
         @login_required
         @wraps(view)
-        def guarded(request: HttpRequest, **arguments: Any) -> HttpResponse:
+        def guarded(request: PageRequest, **arguments: Any) -> HttpResponse:
             if request.actor is None or not request.actor.may(permission):
                 raise PermissionDenied
             try:
@@ -40,7 +41,7 @@ def page(permission: Permission) -> Callable[[View], View]:
     return decorate
 
 
-def frame(request: HttpRequest, name: str) -> dict[str, Any]:
+def frame(request: PageRequest, name: str) -> dict[str, Any]:
     """Context of the top bar and the navigation."""
     month = timezone.now().replace(day=1, hour=0, minute=0, second=0, microsecond=0)
     return {

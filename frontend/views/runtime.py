@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from django.http import HttpRequest, HttpResponse, JsonResponse
+from django.http import HttpResponse, JsonResponse
 from django.shortcuts import render
 from django.urls import reverse
 from django.views.decorators.http import require_safe
@@ -11,11 +11,12 @@ from frontend.views.page import frame, page
 from jobs.selectors.runtime import bases_offered, runtime_report
 from jobs.selectors.utilization import utilization_history
 from tenants.permissions import Permission
+from tenants.requests import PageRequest
 
 
 @require_safe
 @page(Permission.RUNTIME_READ)
-def runtime_page(request: HttpRequest) -> HttpResponse:
+def runtime_page(request: PageRequest) -> HttpResponse:
     """Cards from the newest report; charts from measured device steps."""
     context = frame(request, "runtime") | {
         "report": runtime_report(),
@@ -27,12 +28,12 @@ def runtime_page(request: HttpRequest) -> HttpResponse:
 
 @require_safe
 @page(Permission.RUNTIME_READ)
-def runtime_data(request: HttpRequest) -> HttpResponse:
+def runtime_data(request: PageRequest) -> HttpResponse:
     """The figures of the page, for its script."""
     return JsonResponse(_data(request))
 
 
-def _data(request: HttpRequest) -> dict[str, Any]:
+def _data(request: PageRequest) -> dict[str, Any]:
     report, history = runtime_report(), utilization_history(request.tenant)
     return {
         "state": report.state,

@@ -68,7 +68,9 @@ class DatasetSchema(Message):
     @model_validator(mode="after")
     def _gripper_is_inside_the_action(self) -> "DatasetSchema":
         if self.gripper is not None and self.gripper.index >= self.action.dim:
-            raise ValueError(f"gripper.index {self.gripper.index} is outside the action of {self.action.dim} dimensions")
+            raise ValueError(
+                f"gripper.index {self.gripper.index} is outside the action of {self.action.dim} dimensions"
+            )
         return self
 
     @property

@@ -19,7 +19,8 @@ class WireError(ValueError):
 
 def pack(value: Any) -> bytes:
     """Encode JSON types and numpy arrays."""
-    return msgpack.packb(value, default=_encode_array, use_bin_type=True)
+    packed: bytes = msgpack.packb(value, default=_encode_array, use_bin_type=True)
+    return packed
 
 
 def unpack(data: bytes) -> Any:

@@ -78,7 +78,9 @@ def test_a_finished_job_shows_curves_cost_and_a_download(log_in, stack, alice, f
     assert complaints == []
 
 
-def test_points_arrive_live_while_zoom_stays_and_a_cut_leaves_no_gap(log_in, stack: Stack, alice, version_id, complaints):
+def test_points_arrive_live_while_zoom_stays_and_a_cut_leaves_no_gap(
+    log_in, stack: Stack, alice, version_id, complaints
+):
     client = stack.client(alice)
     job = client.jobs.submit(sft_spec(version_id, name="live", steps=5000))
     page = log_in(alice)

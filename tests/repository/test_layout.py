@@ -29,7 +29,13 @@ def test_the_top_level_is_fixed():
 
 
 def test_nothing_unpickles():
-    forbidden = ("import pickle", "pickle.load", "torch.load" + "(", "allow_pickle" + "=True", "trust_remote_code" + "=True")
+    forbidden = (
+        "import pickle",
+        "pickle.load",
+        "torch.load" + "(",
+        "allow_pickle" + "=True",
+        "trust_remote_code" + "=True",
+    )
     found = [
         f"{path}: {word}"
         for path in tracked()

@@ -8,6 +8,7 @@ import time
 from pathlib import Path
 
 import pytest
+
 from control_plane.supervisor.child import Program
 from control_plane.supervisor.supervisor import STOP_LIMIT_S, AlreadyRunning, Supervisor
 
@@ -42,7 +43,9 @@ async def stopped(task: asyncio.Task) -> float:
 
 async def test_a_killed_process_is_started_again_and_its_output_is_prefixed(tmp_path):
     log = Log()
-    supervisor = Supervisor([program("web", f"print('hello', flush=True)\n{FOREVER}")], lock=tmp_path / "lock", write=log)
+    supervisor = Supervisor(
+        [program("web", f"print('hello', flush=True)\n{FOREVER}")], lock=tmp_path / "lock", write=log
+    )
     task = asyncio.create_task(supervisor.run())
     await log.wait_for("web", "hello")
     first = supervisor.children[0].pid

@@ -113,7 +113,9 @@ def upload_demonstrations(client: Client, folder: Path, *, cameras: int = 1, act
     return str(client.datasets.wait_ready(version["id"], timeout_s=120)["id"])
 
 
-def sft_spec(version_id: str, *, name: str = "job", steps: int = 60, head: str = "mlp", **training: Any) -> dict[str, Any]:
+def sft_spec(
+    version_id: str, *, name: str = "job", steps: int = 60, head: str = "mlp", **training: Any
+) -> dict[str, Any]:
     """A job that takes some seconds."""
     heads: dict[str, dict[str, Any]] = {
         "mlp": {"type": "mlp", "horizon": 4, "width": 64, "pca_dims": 16, "pca_frames": 32},

@@ -11,7 +11,6 @@ from dataclasses import dataclass
 from datetime import datetime
 from decimal import Decimal
 from pathlib import Path
-from typing import Any
 
 from django.db.models import Sum
 
@@ -21,7 +20,7 @@ from control_plane.demo.progress import Progress, say
 from control_plane.demo.scenario import BASE_MODEL, Participant
 from control_plane.demo.summary import LOSS_POINTS, Summary, TenantFigures
 from jobs.models import DeviceSpan
-from joynexus_client import Client
+from joynexus_client import Client, Job
 
 VALIDATION_LIMIT_S = 180.0
 POLL_S = 1.0
@@ -35,7 +34,7 @@ class Submitted:
     client: Client
     recording: Path
     version_id: str
-    job: dict[str, Any]
+    job: Job
 
 
 def submit_all(recordings: dict[Participant, Path], labs: dict[str, Lab], url: str) -> list[Submitted]:
@@ -62,7 +61,7 @@ def _dataset_ready(client: Client, who: Participant, recording: Path) -> str:
     started_s = time.monotonic()
     version = client.datasets.upload(recording, name=who.dataset_name)
     version = client.datasets.wait_ready(version["id"], timeout_s=VALIDATION_LIMIT_S)
-    summary = version["summary"]
+    summary = version["summary"] or {}
     say(
         f"  {who.tenant}: {who.dataset_name}: {summary['episodes']} episodes, {summary['frames']} frames"
         f" validated in {time.monotonic() - started_s:.0f} s"
@@ -70,10 +69,10 @@ def _dataset_ready(client: Client, who: Participant, recording: Path) -> str:
     return str(version["id"])
 
 
-def follow(submitted: Sequence[Submitted]) -> list[dict[str, Any]]:
+def follow(submitted: Sequence[Submitted]) -> list[Job]:
     """Wait for every job to end, with progress. Returns the jobs as they ended."""
     progress = {item.who: Progress(f"{item.who.tenant}, {item.who.head_name}", "steps") for item in submitted}
-    ended: dict[str, dict[str, Any]] = {}
+    ended: dict[str, Job] = {}
     while len(ended) < len(submitted):
         for item in submitted:
             job = item.client.jobs.get(item.job["id"])
@@ -88,9 +87,7 @@ def follow(submitted: Sequence[Submitted]) -> list[dict[str, Any]]:
     return [ended[item.job["id"]] for item in submitted]
 
 
-def measure(
-    submitted: Sequence[Submitted], jobs: Sequence[dict[str, Any]], *, started_s: float, folder: Path
-) -> Summary:
+def measure(submitted: Sequence[Submitted], jobs: Sequence[Job], *, started_s: float, folder: Path) -> Summary:
     """Collect every figure of the summary from the API, the measured device steps and a clean process."""
     tenants = tuple(_figures(item, job, folder) for item, job in zip(submitted, jobs, strict=True))
     since = min(datetime.fromisoformat(job["created_at"]) for job in jobs)
@@ -107,7 +104,7 @@ def measure(
     )
 
 
-def _figures(item: Submitted, job: dict[str, Any], folder: Path) -> TenantFigures:
+def _figures(item: Submitted, job: Job, folder: Path) -> TenantFigures:
     if job["state"] != "succeeded":
         raise RuntimeError(f"{item.who.tenant}: job {job['id']} {job['state']}: {job['reason']} {job['message']}")
     curves = _curves(item.client, job["id"])
@@ -154,7 +151,7 @@ def _priced(client: Client, usage: dict[str, int]) -> Decimal:
     )
 
 
-def _download(item: Submitted, job: dict[str, Any], folder: Path) -> Path:
+def _download(item: Submitted, job: Job, folder: Path) -> Path:
     artifact = next(a for a in item.client.jobs.artifacts(job["id"]) if a["kind"] == "adapter")
     target = folder / job["id"]
     target.mkdir(parents=True, exist_ok=True)
