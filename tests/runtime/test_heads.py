@@ -8,6 +8,7 @@ from torch import nn
 from gpu_runtime.models.errors import BatchMismatch, FeatureMismatch, NotFitted
 from gpu_runtime.models.heads import chunks, flow
 from gpu_runtime.models.heads.base import Head
+from gpu_runtime.models.heads.dit import Block
 from gpu_runtime.models.heads.features import Standardizer
 from gpu_runtime.models.heads.registry import HEADS, build_head
 from gpu_runtime.models.heads.whitening import Whitening
@@ -239,6 +240,31 @@ def act_from(head, features, state, x):
 def test_a_width_that_the_heads_do_not_divide_is_refused():
     with pytest.raises(ValueError, match="width 100 must be a multiple"):
         Gr00tHeadSpec(width=100, heads=16)
+
+
+def test_a_transformer_block_equals_attention_written_out_by_hand():
+    torch.manual_seed(0)
+    block = Block(width=8, heads=2, condition_width=6, dropout=0.0)
+    x, time, condition = torch.randn(2, 3, 4, 8), torch.randn(2, 3, 8), torch.randn(2, 5, 6)
+    mask = torch.tensor([[True] * 5, [True] * 3 + [False] * 2])
+    found = block(x, time, block.keys_values(condition), mask, None)
+    for sample in range(2):
+        for draw in range(3):
+            tokens, source = x[sample, draw], condition[sample][mask[sample]]
+            scale, shift = block.modulation(time[sample, draw]).chunk(2)
+            normed = nn.functional.layer_norm(tokens, (8,)) * (1 + scale) + shift
+            heads = []
+            for part in (slice(0, 4), slice(4, 8)):
+                q, k, v = block.query(normed)[:, part], block.key(source)[:, part], block.value(source)[:, part]
+                heads.append(torch.softmax(q @ k.T / 4**0.5, dim=-1) @ v)
+            middle = tokens + block.out(torch.cat(heads, dim=-1))
+            hidden = nn.functional.gelu(block.up(nn.functional.layer_norm(middle, (8,))), approximate="tanh")
+            assert torch.allclose(found[sample, draw], middle + block.down(hidden), atol=1e-5)
+
+
+def test_even_layers_attend_to_the_condition_and_odd_ones_to_themselves():
+    head = Problem().slot("gr00t", layers=5).policy.head
+    assert [block.condition_width for block in head.dit.blocks] == [WIDTH, None, WIDTH, None, WIDTH]
 
 
 # --- feature statistics -----------------------------------------------------------------------------------------

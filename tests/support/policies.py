@@ -88,12 +88,15 @@ class Problem:
         )
         return [{"vision": f, "layer:-1": f, "query": f[:4]} for f in features_BLD], batch
 
-    def slot(self, head: str, *, steps: int = 60, fitted: bool = True, **overrides: Any) -> Slot:
+    def slot(self, head: str, *, steps: int = 60, fitted: bool = True, device: str = "cpu", **overrides: Any) -> Slot:
         """A slot on this problem, fitted on its own frames unless told otherwise."""
         spec = make_spec(head, steps=steps, **overrides)
-        slot = Slot.create(spec=spec, schema=self.schema, statistics=self.statistics, tap_width=tap_width)
+        slot = Slot.create(
+            spec=spec, schema=self.schema, statistics=self.statistics, tap_width=tap_width, device=device
+        )
         if fitted and slot.needs_fit:
-            slot.fit(*self.batch(slot.fit_frames))
+            features, batch = self.batch(slot.fit_frames)
+            slot.fit([{tap: value.to(device) for tap, value in f.items()} for f in features], batch)
         return slot
 
     def _frames(self, count: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
