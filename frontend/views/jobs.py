@@ -16,7 +16,7 @@ from jobs.selectors.jobs import artifact_list, compute_share, job_get, job_list,
 from jobs.selectors.stream import latest_events
 from jobs.services.cancel import job_cancel
 from jobs.states import LIVE, TERMINAL, JobState
-from tenants.billing.selectors import job_cost
+from tenants.billing.selectors import job_cost, job_costs
 from tenants.errors import ApplicationError
 from tenants.permissions import Permission
 from tenants.requests import PageRequest
@@ -34,7 +34,8 @@ def job_table(request: PageRequest) -> HttpResponse:
     if state == "live":
         jobs = jobs.filter(state__in=LIVE)
     shown = Paginator(jobs, PER_PAGE).get_page(request.GET.get("page"))
-    rows = [{"job": job, "cost": job_cost(request.tenant, job.pk)} for job in shown]
+    costs = job_costs(request.tenant, [job.pk for job in shown])
+    rows = [{"job": job, "cost": costs[job.pk]} for job in shown]
     context = frame(request, "jobs") | {
         "rows": rows,
         "shown": shown,
