@@ -1,6 +1,6 @@
 """Reading the bill. Sums are exact: quantities are integers, money is Decimal."""
 
-from collections.abc import Collection
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 from datetime import date, datetime
 from decimal import Decimal
@@ -137,9 +137,10 @@ def _cost(rated: QuerySet[RatedUsage]) -> Cost:
     return _total(tuple(_line(row) for row in _rows(rated)))
 
 
-def _rows(rated: QuerySet[RatedUsage], *groups: str) -> QuerySet[RatedUsage, dict[str, Any]]:
+def _rows(rated: QuerySet[RatedUsage], *groups: str) -> Iterable[dict[str, Any]]:
     keys = (*groups, "event__meter", "currency")
-    return rated.values(*keys).annotate(quantity=Sum("event__quantity"), total=Sum("amount")).order_by(*keys)
+    rows = rated.values(*keys).annotate(quantity=Sum("event__quantity"), total=Sum("amount")).order_by(*keys)
+    return (dict(row) for row in rows)
 
 
 def _line(row: dict[str, Any]) -> CostLine:
