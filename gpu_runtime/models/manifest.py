@@ -106,7 +106,7 @@ def seal(fields: dict[str, Any]) -> AdapterManifest:
 def read_manifest(folder: Path) -> AdapterManifest:
     """Raises ManifestInvalid (missing, unreadable, edited, unknown field) or UnknownSchemaMajor."""
     try:
-        document = json.loads((folder / NAME).read_text("utf-8"))
+        document = json.loads((folder / NAME).read_text("utf-8"), parse_constant=_refuse_constant)
     except (OSError, ValueError) as error:
         raise ManifestInvalid(f"{NAME}: {type(error).__name__}: {error}") from error
     version = document.get("schema_version") if isinstance(document, dict) else None
@@ -121,6 +121,10 @@ def read_manifest(folder: Path) -> AdapterManifest:
     if manifest.adapter_id != _identifier(document):
         raise ManifestInvalid(f"{NAME}: adapter_id does not follow from the content; the file was edited")
     return manifest
+
+
+def _refuse_constant(text: str) -> None:
+    raise ValueError(f"{text} is not a number of JSON")
 
 
 def _identifier(document: dict[str, Any]) -> str:

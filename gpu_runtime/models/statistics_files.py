@@ -39,10 +39,11 @@ def read_statistics(folder: Path, *, key: str, expected_hash: str) -> DatasetSta
             frames=group["num_transitions"],
         )
         openpi = json.loads((folder / OPENPI).read_text("utf-8"))
+        found = statistics.hash  # ValueError for NaN
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise StatisticsAltered(f"{STARVLA}: {type(error).__name__}: {error}") from error
-    if statistics.hash != expected_hash:
-        raise StatisticsAltered(f"{STARVLA}: hash {statistics.hash}, allowed: {expected_hash}")
+    if found != expected_hash:
+        raise StatisticsAltered(f"{STARVLA}: hash {found}, allowed: {expected_hash}")
     if openpi != _openpi(statistics):
         raise StatisticsAltered(f"{OPENPI}: differs from {STARVLA}")
     return statistics

@@ -248,6 +248,16 @@ def test_altered_statistics_are_refused_even_with_matching_hashes(
         load_adapter(copied, backbone)
 
 
+def test_statistics_that_are_no_numbers_are_refused(copied: Path, backbone: Backbone):
+    path = copied / "dataset_statistics.json"
+    document = json.loads(path.read_text())
+    document["dataset-1"]["action"]["mean"][0] = float("nan")
+    path.write_text(json.dumps(document))
+    reseal(copied)
+    with pytest.raises(errors.StatisticsAltered, match="ValueError"):
+        load_adapter(copied, backbone)
+
+
 def test_altered_weights_are_refused(copied: Path, backbone: Backbone):
     content = bytearray((copied / "adapter.safetensors").read_bytes())
     content[-1] ^= 1
@@ -303,7 +313,13 @@ def test_an_unknown_major_version_is_refused(copied: Path, backbone: Backbone):
 
 @pytest.mark.parametrize(
     ("content", "message"),
-    [(None, "FileNotFoundError"), ("{", "JSONDecodeError"), ("[]", "schema_version"), ("{}", "schema_version")],
+    [
+        (None, "FileNotFoundError"),
+        ("{", "JSONDecodeError"),
+        ("[]", "schema_version"),
+        ("{}", "schema_version"),
+        ('{"schema_version": NaN}', "NaN"),
+    ],
 )
 def test_an_unreadable_manifest_is_refused(content: str | None, message: str, copied: Path, backbone: Backbone):
     (copied / "manifest.json").unlink()
