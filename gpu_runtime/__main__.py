@@ -33,20 +33,28 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def _serve(state: str, listen: str, datasets: str) -> int:
     """Exit status 2 for a setting that is not allowed, 3 for a state folder in use."""
-    from gpu_runtime.placement.local import serve
-    from gpu_runtime.placement.state_folder import StateFolderInUse
     from gpu_runtime.services.config import ConfigurationError, RuntimeConfig
 
     logging.basicConfig(level=logging.INFO, format="%(levelname)s %(name)s: %(message)s")
     try:
-        serve(RuntimeConfig.read(state=state, listen=listen, datasets=datasets))
+        config = RuntimeConfig.read(state=state, listen=listen, datasets=datasets)
+        # Only now, because it loads torch: a wrong setting is told at once.
+        from gpu_runtime.placement.local import serve
+        from gpu_runtime.placement.state_folder import StateFolderInUse
     except ConfigurationError as error:
-        print(f"gpu_runtime serve: {error}", file=sys.stderr)
-        return 2
+        return _refuse(error, 2)
+    try:
+        serve(config)
+    except ConfigurationError as error:
+        return _refuse(error, 2)
     except StateFolderInUse as error:
-        print(f"gpu_runtime serve: {error}", file=sys.stderr)
-        return 3
+        return _refuse(error, 3)
     return 0
+
+
+def _refuse(error: Exception, status: int) -> int:
+    print(f"gpu_runtime serve: {error}", file=sys.stderr)
+    return status
 
 
 if __name__ == "__main__":

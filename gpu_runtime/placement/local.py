@@ -10,7 +10,7 @@ import socket
 import torch
 
 from gpu_runtime.models.backbones.base import Backbone
-from gpu_runtime.models.registry import load_backbone
+from gpu_runtime.models.registry import DEFAULT_TOKENS_PER_FORWARD, load_backbone
 from gpu_runtime.placement.http_server import build_server, open_socket
 from gpu_runtime.placement.roles import LocalRuntime
 from gpu_runtime.placement.state_folder import exclusive
@@ -27,7 +27,10 @@ def load_bases(config: RuntimeConfig) -> dict[str, Backbone]:
     if device == "auto":
         device = "cuda" if torch.cuda.is_available() else "cpu"
     load = functools.partial(
-        load_backbone, device=device, dtype=config.dtype, max_tokens_per_forward=config.max_tokens_per_forward
+        load_backbone,
+        device=device,
+        dtype=config.dtype,
+        max_tokens_per_forward=config.max_tokens_per_forward or DEFAULT_TOKENS_PER_FORWARD,
     )
     bases = {}
     for name, entry in config.bases.items():

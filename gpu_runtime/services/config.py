@@ -6,7 +6,6 @@ from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any
 
-from gpu_runtime.models.registry import DEFAULT_TOKENS_PER_FORWARD
 from gpu_runtime.protocol.catalog import DEFAULT_BASE_MODELS, BaseModelEntry, parse_base_models
 
 _PREFIX = "JOYNEXUS_RUNTIME_"
@@ -30,9 +29,7 @@ class RuntimeConfig:
     dtype: str = "float32"
     threads: int = 1  # torch intra-op threads; more spin against neighbours on a shared machine
     group_tokens: int = 8192  # prompt tokens of one group
-    max_tokens_per_forward: int = (
-        DEFAULT_TOKENS_PER_FORWARD  # a group runs in chunks of this size: what fits the caches; raise it on a GPU
-    )
+    max_tokens_per_forward: int = 0  # a group runs in chunks of this size; 0: what was measured best on a CPU
     in_flight_per_job: int = 4  # partitions a job may be ahead
     max_jobs: int = 64  # mounted at once; further ones wait
     lease_ttl_ms: int = 60_000
@@ -86,7 +83,7 @@ class RuntimeConfig:
 _LEAST = {
     "threads": 1,
     "group_tokens": 1,
-    "max_tokens_per_forward": 1,
+    "max_tokens_per_forward": 0,
     "in_flight_per_job": 1,
     "max_jobs": 1,
     "lease_ttl_ms": 1000,
