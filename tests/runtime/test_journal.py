@@ -9,12 +9,13 @@ import pytest
 from gpu_runtime.protocol.messages import (
     LogWritten,
     MetricsRecorded,
+    PolicyVersionPublished,
     StateChanged,
     UsageLine,
     UsageMetered,
     WorkloadState,
 )
-from gpu_runtime.store.errors import DiskFull
+from gpu_runtime.store.errors import DiskFull, JournalUnwritable
 from gpu_runtime.store.journal import REDONE, Journal
 from gpu_runtime.store.records import Entry, WorkloadChange, WorkloadRow, Write
 
@@ -123,3 +124,31 @@ def test_commits_are_synced_to_disk_in_wal_mode(tmp_path: Path) -> None:
     assert journal._writer.execute("PRAGMA synchronous").fetchone() == (2,)
     journal.close()
     assert sqlite3.connect(tmp_path / "j").execute("PRAGMA journal_mode").fetchone() == ("wal",)
+
+
+def test_a_journal_that_turned_read_only_is_unwritable_until_it_is_not(tmp_path: Path) -> None:
+    journal = Journal(tmp_path / "j")
+    write = Write(entries=(entry(LogWritten(level="info", message="a")),))
+    writable = journal._writer
+    journal._writer = sqlite3.connect(
+        f"file:{tmp_path}/j?mode=ro", uri=True, isolation_level=None, check_same_thread=False
+    )
+    with pytest.raises(JournalUnwritable) as refused:
+        journal.append(write)
+    assert refused.value.code == "journal_unwritable"
+    journal._writer = writable
+    assert journal.append(write) == 1
+
+
+def test_a_policy_version_is_announced_once(journal: Journal) -> None:
+    for version in (3, 3, 6):
+        body = PolicyVersionPublished(version=version, step=version, checkpoint="c", sha256="s")
+        journal.append(Write(entries=(entry(body),)))
+    assert [event.body.version for event in journal.read(after=0, limit=9)] == [3, 6]
+
+
+def test_the_metrics_of_a_step_are_found_whoever_wrote_beside_them(journal: Journal) -> None:
+    for step, values in ((1, {"a": 1.0}), (2, {"a": 2.0}), (2, {"b": 3.0}), (3, {"a": 9.0})):
+        other = Entry(body=MetricsRecorded(step=step, values={"a": -1.0}), occurred_at_us=1, job_id="other", attempt=1)
+        journal.append(Write(entries=(entry(MetricsRecorded(step=step, values=values)), other)))
+    assert journal.metrics("job", 1, 2) == {"a": 2.0, "b": 3.0}
