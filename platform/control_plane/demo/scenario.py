@@ -59,35 +59,34 @@ _FLOW_HEAD = {
     "output_width": 128,
     "future_tokens": 4,
     "noise_draws": 2,
-    "dropout": 0.0,
+    "dropout": 0.1,
 }
-_MLP_HEAD = {"type": "mlp", "horizon": 4, "tap": "vision", "width": 256}
+_MLP_HEAD = {"type": "mlp", "horizon": 4}
 
 
-def _pair(first: tuple[str, str], second: tuple[str, str], episodes: int) -> tuple[Participant, Participant]:
-    flow = Participant(
+def _pair(one_view: tuple[str, str], two_views: tuple[str, str]) -> tuple[Participant, Participant]:
+    """(environment, cameras) of each: a regression head on one camera, a flow head on two."""
+    regression = Participant(
         tenant="Demo lab A",
         email="lab-a@demo.invalid",
-        environment=first[0],
-        cameras=first[1],
-        head=_FLOW_HEAD,
-        training=_TRAINING,
-        optimizer={"lr": 1e-3, "warmup_steps": 20},
-        episodes=episodes,
-    )
-    mlp = Participant(
-        tenant="Demo lab B",
-        email="lab-b@demo.invalid",
-        environment=second[0],
-        cameras=second[1],
+        environment=one_view[0],
+        cameras=one_view[1],
         head=_MLP_HEAD,
         training=_TRAINING,
-        optimizer={"lr": 1e-3, "warmup_steps": 20},
-        episodes=episodes,
+        optimizer={"lr": 1e-3, "warmup_steps": 30},
+    )
+    flow = Participant(
+        tenant="Demo lab B",
+        email="lab-b@demo.invalid",
+        environment=two_views[0],
+        cameras=two_views[1],
+        head=_FLOW_HEAD,
+        training=_TRAINING,
+        optimizer={"lr": 2e-3, "warmup_steps": 30},
         seed=1,
     )
-    return flow, mlp
+    return regression, flow
 
 
-MANISKILL = _pair(("PushCube-v1", "base"), ("PickCube-v1", "base,hand"), EPISODES)
-PUSHT = _pair(("gym_pusht/PushT-v0", "top"), ("gym_pusht/PushT-v0", "top,agent"), EPISODES)
+MANISKILL = _pair(("PushCube-v1", "base"), ("PickCube-v1", "base,hand"))
+PUSHT = _pair(("gym_pusht/PushT-v0", "top"), ("gym_pusht/PushT-v0", "top,agent"))
