@@ -1,10 +1,11 @@
 """REST: oneself, members and API keys."""
 
+from datetime import UTC, datetime
 from typing import Annotated, Any, Literal, get_args
 from uuid import UUID
 
 from drf_spectacular.utils import extend_schema, inline_serializer
-from pydantic import AwareDatetime, Field
+from pydantic import AfterValidator, AwareDatetime, Field
 from rest_framework import serializers
 from rest_framework.response import Response
 from rest_framework.views import APIView
@@ -25,6 +26,14 @@ ROLES = [(role, role) for role in Role.values]
 assert set(get_args(RoleName)) == set(Role.values)
 
 
+def _in_utc(moment: datetime) -> datetime:
+    """The same moment in UTC, as databases keep it. Raises ValueError outside the years they know."""
+    try:
+        return moment.astimezone(UTC)
+    except OverflowError:
+        raise ValueError("the moment must lie in the years 1 to 9999, in UTC") from None
+
+
 class MemberInput(Message):
     """Add an existing user."""
 
@@ -43,7 +52,7 @@ class KeyInput(Message):
 
     name: Annotated[str, Field(min_length=1, max_length=200)]
     role: RoleName = "researcher"
-    expires_at: AwareDatetime | None = None
+    expires_at: Annotated[AwareDatetime, AfterValidator(_in_utc)] | None = None
 
 
 class MemberOutput(serializers.ModelSerializer[Membership]):

@@ -1,5 +1,6 @@
 """Bodies and query strings as pydantic models: every refusal names the field, the value and what is allowed."""
 
+import math
 import types
 from collections.abc import Iterator, Mapping
 from typing import Annotated, Any, TypeVar, Union, get_args, get_origin
@@ -11,11 +12,12 @@ from tenants.errors import ApplicationError, FieldError
 
 M = TypeVar("M", bound=BaseModel)
 _VALUE_SHOWN_MAX = 120
+_DEPTH_MAX = 64
 
 
 def parse_body(kind: type[M], data: Any, *, at: str = "") -> M:
     """Validate a JSON body. Raises ApplicationError 422 with one FieldError per problem; ``at`` prefixes pointers."""
-    _refuse_unstorable(data, at)
+    refuse_unstorable(data, at)
     try:
         return kind.model_validate(data)
     except ValidationError as error:
@@ -24,14 +26,8 @@ def parse_body(kind: type[M], data: Any, *, at: str = "") -> M:
 
 def parse_query(kind: type[M], params: Mapping[str, Any]) -> M:
     """Validate a query string: unknown and repeated parameters are refused. Pointers look like ``?limit``."""
-    lists = {name: params.getlist(name) for name in params} if hasattr(params, "getlist") else dict(params)
-    repeated = [name for name, values in lists.items() if isinstance(values, list) and len(values) > 1]
-    if repeated:
-        errors = tuple(FieldError(pointer=f"?{name}", code="repeated", detail="Give it once.") for name in repeated)
-        raise ApplicationError(
-            code="validation_failed", status=422, detail="The query string is not valid.", errors=errors
-        )
-    _refuse_unstorable({name: params[name] for name in params}, "?", separator="")
+    refuse_repeated(params)
+    refuse_unstorable({name: params[name] for name in params}, "?", separator="")
     try:
         return kind.model_validate({name: params[name] for name in params})
     except ValidationError as error:
@@ -52,26 +48,45 @@ def refusal(error: ValidationError, kind: Any, *, at: str = "") -> ApplicationEr
     )
 
 
-def _refuse_unstorable(data: Any, at: str, separator: str = "/") -> None:
-    """Refuse text no database keeps: NUL characters and halves of surrogate pairs, in names and values."""
-    pointers = [pointer for pointer, text in _texts(data, at, separator) if "\0" in text or not _encodes(text)]
-    if pointers:
-        detail = "NUL characters and lone surrogates are not allowed."
-        shown = [pointer.encode(errors="replace").decode() for pointer in pointers]
-        errors = tuple(FieldError(pointer=pointer, code="text_invalid", detail=detail) for pointer in shown)
-        raise ApplicationError(code="validation_failed", status=422, detail=detail, errors=errors)
+def refuse_repeated(params: Any, at: str = "?") -> None:
+    """Refuse a name that a query string or a form gives twice: none of its values is silently dropped."""
+    lists = {name: params.getlist(name) for name in params} if hasattr(params, "getlist") else dict(params)
+    repeated = [name for name, values in lists.items() if isinstance(values, list) and len(values) > 1]
+    if repeated:
+        errors = tuple(FieldError(pointer=at + name, code="repeated", detail="Give it once.") for name in repeated)
+        raise ApplicationError(
+            code="validation_failed", status=422, detail=f"{', '.join(repeated)} came more than once.", errors=errors
+        )
 
 
-def _texts(data: Any, at: str, separator: str = "/") -> Iterator[tuple[str, str]]:
-    if isinstance(data, str):
-        yield at, data
-    elif isinstance(data, dict):
-        for name, value in data.items():
-            yield at, str(name)
-            yield from _texts(value, f"{at}{separator}{name}")
-    elif isinstance(data, list):
-        for index, value in enumerate(data):
-            yield from _texts(value, f"{at}{separator}{index}")
+def refuse_unstorable(data: Any, at: str = "", separator: str = "/") -> None:
+    """Refuse what no database keeps: NUL, halves of surrogate pairs, infinite numbers, nesting without end."""
+    for pointer, value, depth in _leaves(data, at, separator):
+        if depth > _DEPTH_MAX:
+            raise _unstorable(pointer, "too_deep", f"At most {_DEPTH_MAX} levels of nesting are allowed.")
+        if isinstance(value, str) and ("\0" in value or not _encodes(value)):
+            raise _unstorable(pointer, "text_invalid", "NUL characters and lone surrogates are not allowed.")
+        if isinstance(value, float) and not math.isfinite(value):
+            raise _unstorable(pointer, "number_invalid", f"Numbers must be finite; got {value}.")
+
+
+def _unstorable(pointer: str, code: str, detail: str) -> ApplicationError:
+    shown = pointer.encode(errors="replace").decode()[:_VALUE_SHOWN_MAX]
+    error = FieldError(pointer=shown, code=code, detail=detail)
+    return ApplicationError(code="validation_failed", status=422, detail=detail, errors=(error,))
+
+
+def _leaves(data: Any, at: str, separator: str = "/") -> Iterator[tuple[str, Any, int]]:
+    """(pointer, name or value, depth) of everything in a JSON value; without recursion, so depth is no danger."""
+    waiting: list[tuple[str, Any, int]] = [(at, data, 0)]
+    while waiting:
+        pointer, value, depth = waiting.pop()
+        yield pointer, value, depth
+        if isinstance(value, dict):
+            yield from ((pointer, str(name), depth) for name in value)
+            waiting += ((f"{pointer}{separator}{name}", item, depth + 1) for name, item in value.items())
+        elif isinstance(value, list):
+            waiting += ((f"{pointer}{separator}{index}", item, depth + 1) for index, item in enumerate(value))
 
 
 def _encodes(text: str) -> bool:

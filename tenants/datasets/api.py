@@ -14,7 +14,7 @@ from rest_framework.views import APIView
 
 from gpu_runtime.protocol.base import Message, fingerprint
 from gpu_runtime.protocol.schema import DatasetSummary, Declared, ValidationReport
-from tenants.bodies import parse_body
+from tenants.bodies import parse_body, refuse_repeated
 from tenants.datasets import selectors, services, uploads
 from tenants.datasets.models import Dataset, DatasetVersion
 from tenants.errors import ApplicationError, FieldError
@@ -200,15 +200,17 @@ def _received(request: TenantRequest) -> uploads.StagedUpload:
 def _fields(request: TenantRequest) -> dict[str, Any]:
     """What was said beside the archive: the other parts of a form, else the query parameters."""
     if isinstance(request.data, uploads.StagedUpload):
+        refuse_repeated(request.query_params)
         fields: dict[str, Any] = request.query_params.dict()
     else:
         refuse_query(request)
         parts: Any = request.data
+        refuse_repeated(parts, at="/")
         fields = {name: value for name, value in parts.items() if name != "file"}
     if "declared" in fields:
         try:
             fields["declared"] = json.loads(fields["declared"])
-        except ValueError:
+        except (ValueError, RecursionError):
             raise _invalid("/declared", "json_invalid", "It must be a JSON object.") from None
     return fields
 

@@ -131,3 +131,30 @@ def test_log_lines_carry_the_id_of_their_request(alice: Person, monkeypatch):
     answer = alice.api.get("/api/v1/members")
     assert seen == [answer["X-Request-ID"]]
     assert request_id_now.get() == "-"
+
+
+@pytest.mark.parametrize("route", ["jobs", "keys", "members"])
+@pytest.mark.parametrize(
+    ("text", "status"),
+    [
+        ('{"name": "half \\ud800 a pair"}', 422),
+        ('{"name": 1e999}', 422),
+        ('{"name": ' + "[" * 100 + "]" * 100 + "}", 422),
+        ("[" * 100_000, 400),
+        ('{"name": NaN}', 400),
+    ],
+)
+def test_json_that_cannot_be_stored_or_hashed_is_refused_never_a_fault(
+    alice: Person, route: str, text: str, status: int
+):
+    answer = alice.api.post(f"/api/v1/{route}", text, content_type="application/json")
+    assert (answer.status_code, answer["Content-Type"]) == (status, PROBLEM)
+    if status == 422:
+        assert answer.json()["errors"][0]["pointer"].startswith("/name")
+
+
+@pytest.mark.parametrize("cursor", ["nonsense", "cD1mb28=", "cD0wMDAxLTAxLTAxIDAwOjAwOjAwKzIzOjAw"])
+def test_a_cursor_no_answer_ever_contained_is_refused(alice: Person, cursor: str):
+    answer = alice.api.get("/api/v1/jobs", {"cursor": cursor})
+    assert answer.status_code == 422
+    assert [(e["pointer"], e["code"]) for e in answer.json()["errors"]] == [("?cursor", "cursor_invalid")]

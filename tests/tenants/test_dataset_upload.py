@@ -133,6 +133,8 @@ def test_a_digest_is_checked_when_given(bob: Person, dataset_root: Path):
         ("?name=", "/name"),
         ("?name=a&colour=red", "/colour"),
         ("?name=a&declared={", "/declared"),
+        ("?name=a&declared=" + "[" * 3000, "/declared"),
+        ("?name=a&name=b", "?name"),
         ('?name=a&declared={"rotations":{"front":45}}', "/declared/rotations/front"),
         ('?name=a&declared={"robot":"panda"}', "/declared/robot"),
     ],

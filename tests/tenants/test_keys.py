@@ -45,3 +45,9 @@ def test_a_researcher_sees_and_revokes_own_keys_only(story: Story):
 def test_a_viewer_manages_no_keys(viewer: Person):
     assert viewer.api.get("/api/v1/keys").status_code == 403
     assert viewer.api.post("/api/v1/keys", {"name": "x", "role": "viewer"}).status_code == 403
+
+
+def test_a_key_cannot_expire_at_a_moment_no_calendar_has(alice: Person):
+    answer = alice.api.post("/api/v1/keys", {"name": "ci", "expires_at": "9999-12-31T23:59:59-23:00"})
+    assert answer.status_code == 422
+    assert answer.json()["errors"][0]["pointer"] == "/expires_at"
