@@ -64,6 +64,71 @@ def test_the_clock_of_the_longest_waiting_request_counts_whatever_its_class():
     assert take(former, now_us=5) == ["b1"], "the least served leads, though it came later"
 
 
+def test_a_charge_or_a_weight_moves_a_tenant_that_waits_already():
+    former = make_former(batch_limit_tokens=1)
+    offer(former, "a1")
+    offer(former, "b1")
+    former.charge("a", 50)
+    assert take(former) == ["b1"]
+    offer(former, "c1")
+    offer(former, "c2", order=(1,))
+    former.charge("c", 40)
+    assert take(former) == ["c1"]
+    former.settle("c1", charge_us=20)
+    assert former.fair.counter_us("c") == 60
+    assert take(former) == ["a1"]
+
+
+def test_an_estimate_that_is_taken_back_or_weighs_less_moves_the_tenant_forward():
+    for relief in (lambda former: former.discard("a1"), lambda former: former.set_weight("a", 2)):
+        former = make_former()
+        former.charge("b", 6)
+        offer(former, "a1", tokens=10)
+        offer(former, "a2", tokens=10, order=(1,))
+        offer(former, "b1", tokens=10)
+        assert take(former) == ["a1"]  # a is at 10 now, by estimate
+        relief(former)
+        assert take(former) == ["a2"]
+
+
+def test_withdrawing_one_request_leaves_the_tenants_others():
+    former = make_former()
+    offer(former, "a1")
+    offer(former, "a2", order=(1,))
+    former.discard("a1")
+    assert take(former) == ["a2"]
+
+
+def test_what_has_run_does_not_count_towards_a_full_batch():
+    former = make_former()
+    offer(former, "a1", tokens=6)
+    assert take(former) == ["a1"]
+    former.settle("a1", charge_us=10)
+    offer(former, "b1", tokens=5, now_us=2_000_000)
+    assert take(former, now_us=2_000_001) == []
+
+
+def test_a_request_offered_anew_waits_anew_in_its_new_place():
+    former = make_former(batch_limit_tokens=100)
+    for request_id, order in (("a0", (0,)), ("a1", (1,)), ("a2", (2,))):
+        offer(former, request_id, order=order)
+    for request_id in ("a0", "a1", "a2"):
+        former.discard(request_id)
+    for request_id, order in (("a0", (0,)), ("a1", (3,)), ("a2", (2,))):
+        offer(former, request_id, order=order, now_us=100)
+    assert take(former, now_us=101) == []
+    assert take(former, now_us=105) == ["a0", "a2", "a1"]
+
+
+def test_a_request_withdrawn_from_the_middle_and_offered_later_goes_last():
+    former = make_former()
+    for request_id, order in (("a0", (0,)), ("a1", (1,)), ("a2", (2,))):
+        offer(former, request_id, order=order)
+    former.discard("a1")
+    offer(former, "a1", order=(3,))
+    assert take(former) == ["a0", "a2", "a1"]
+
+
 def test_the_leaders_first_request_fixes_the_class():
     former = make_former()
     offer(former, "a1", group_key="x", order=(2,))

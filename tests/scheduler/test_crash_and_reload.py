@@ -28,6 +28,19 @@ def test_a_crash_loses_production_and_keeps_what_was_ready(queue):
     queue.drain()
 
 
+def test_all_that_was_in_production_ends_once_however_many_of_a_job(queue):
+    lost = [queue.reserve("a1", step) for step in range(3)]
+    queue.crash()
+    assert [queue.state(partition_id) for partition_id in lost] == ["failed", "cancelled", "cancelled"]
+
+
+def test_what_is_reserved_after_a_crash_comes_after_what_was_before(queue):
+    before = queue.produce("a1", 3)
+    queue.crash()
+    after = queue.reserve("a1", 3)
+    assert queue.queue.job(after).created_seq > queue.queue.job(before).ready_seq
+
+
 def test_what_the_weights_contain_is_not_consumed_again_after_a_crash(queue):
     contained, next_step = queue.produce("a1", 0), queue.produce("a1", 1)
     queue.lease(contained)

@@ -101,6 +101,12 @@ def test_cancel_ends_everything_of_the_job_and_nothing_else(queue):
     assert queue.queue.cancel_job("a1", reason="again") == ()
 
 
+def test_a_cancelled_job_leaves_no_policy_version_behind(queue):
+    queue.mount("a1", 5)
+    queue.cancel("a1")
+    assert queue.queue.policy_version("a1") == 0
+
+
 @pytest.mark.parametrize("end", ["completed", "failed", "expired", "dropped_stale", "cancelled"])
 def test_bytes_are_returned_in_every_terminal_state(end):
     queue = AuditedQueue(limits=QueueLimits(bytes_per_tenant=10, bytes_total=10, lease_ttl_us=TTL_US, max_attempts=1))
