@@ -22,7 +22,6 @@ INSTALLED_APPS = [
     "rest_framework",
     "drf_spectacular",
     "drf_spectacular_sidecar",
-    "django_htmx",
     "tenants",
     "tenants.datasets",
     "tenants.billing",
@@ -42,7 +41,6 @@ MIDDLEWARE = [
     "control_plane.middleware.TenantMiddleware",
     "django.contrib.messages.middleware.MessageMiddleware",
     "django.middleware.clickjacking.XFrameOptionsMiddleware",
-    "django_htmx.middleware.HtmxMiddleware",
 ]
 ROOT_URLCONF = "control_plane.urls"
 ASGI_APPLICATION = "control_plane.asgi.application"
