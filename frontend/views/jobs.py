@@ -29,7 +29,8 @@ EVENTS_SHOWN = 100
 @page(Permission.JOBS_READ)
 def job_table(request: PageRequest) -> HttpResponse:
     """Newest first; the filters live in the query string."""
-    query, state = request.GET.get("q", "").strip(), request.GET.get("state", "")
+    query = request.GET.get("q", "").replace("\0", "").strip()  # PostgreSQL takes no NUL
+    state = request.GET.get("state", "")
     jobs = job_list(request.tenant, query=query, state=state if state in set(JobState) else "")
     if state == "live":
         jobs = jobs.filter(state__in=LIVE)

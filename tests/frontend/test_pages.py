@@ -60,6 +60,12 @@ def test_cancelling_needs_a_post_of_ones_own_tenant(story: Story):
     assert reread(job).state == "cancelled"
 
 
+@pytest.mark.parametrize("query", ["q=%00", "q=%ED%A0%80", "page=" + "9" * 30, "page=last", "state=nonsense"])
+def test_no_query_string_breaks_the_list(story: Story, query: str):
+    make_job(story.alice)
+    assert story.alice.browser().get(f"/jobs/?{query}").status_code == 200
+
+
 def test_the_list_filters_by_state_and_name(story: Story):
     make_job(story.alice, name="push the cube")
     make_job(story.alice, name="lift the peg")

@@ -22,8 +22,6 @@ from control_plane.settings import DATABASES, MIDDLEWARE, STATE_DIR  # noqa: E40
 if DATABASES["default"]["ENGINE"].endswith("sqlite3"):
     # A file, not memory: threads of one test need the locking that production has.
     DATABASES["default"]["TEST"] = {"NAME": str(STATE_DIR / "test.sqlite3")}
-else:
-    DATABASES["default"]["CONN_MAX_AGE"] = 0
 
 CHANNEL_LAYERS = {"default": {"BACKEND": "channels.layers.InMemoryChannelLayer"}}
 CELERY_BROKER_URL = "memory://"

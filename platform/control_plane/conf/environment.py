@@ -7,10 +7,23 @@ import secrets
 import tempfile
 from pathlib import Path
 from typing import Any
-from urllib.parse import unquote, urlsplit
+from urllib.parse import parse_qsl, unquote, urlsplit
 
 REPOSITORY = Path(__file__).resolve().parents[3]
 _SOCKET_PATH_MAX = 100  # AF_UNIX addresses end at 107 bytes
+_ENVIRONMENTS = ("development", "production")
+_REDIS_SCHEMES = ("redis", "rediss", "unix")
+# What libpq knows and a deployment may need; anything else in DATABASE_URL is refused, not dropped.
+_POSTGRESQL_OPTIONS = (
+    "application_name",
+    "connect_timeout",
+    "host",
+    "options",
+    "sslcert",
+    "sslkey",
+    "sslmode",
+    "sslrootcert",
+)
 
 
 def state_dir() -> Path:
@@ -48,7 +61,19 @@ def secret(name: str) -> str:
 
 
 def is_production() -> bool:
-    return os.environ.get("JOYNEXUS_ENV", "development") == "production"
+    """Whether ``JOYNEXUS_ENV`` says so. A misspelt value must not silently mean development."""
+    name = os.environ.get("JOYNEXUS_ENV") or "development"
+    if name not in _ENVIRONMENTS:
+        raise RuntimeError(f"JOYNEXUS_ENV: {name!r} is unknown; allowed: {', '.join(_ENVIRONMENTS)}")
+    return name == "production"
+
+
+def whole_number(name: str, default: int) -> int:
+    """A positive whole number out of the environment."""
+    text = os.environ.get(name) or str(default)
+    if not text.isascii() or not text.isdigit() or int(text) < 1:
+        raise RuntimeError(f"{name}: {text!r} is no whole number; allowed: 1 and up")
+    return int(text)
 
 
 def secret_key() -> str:
@@ -82,30 +107,57 @@ def database() -> dict[str, Any]:
                 "init_command": "PRAGMA journal_mode=WAL;PRAGMA synchronous=NORMAL;PRAGMA foreign_keys=ON;",
             },
         }
+    return _postgresql(url)
+
+
+def _postgresql(url: str) -> dict[str, Any]:
+    """A ``postgres://`` URL as Django's settings.
+
+    No connection outlives its request: the ASGI server gives every request a thread of its own, which would leave
+    an open connection behind.
+    """
     parts = urlsplit(url)
     if parts.scheme not in {"postgres", "postgresql"}:
         raise RuntimeError(f"DATABASE_URL: {parts.scheme!r} is not supported; allowed: postgres, postgresql")
-    query = dict(item.split("=", 1) for item in parts.query.split("&") if "=" in item)
+    options = dict(parse_qsl(parts.query.replace("+", "%2B"), keep_blank_values=True))  # libpq: a plus is a plus
+    if unknown := sorted(set(options) - set(_POSTGRESQL_OPTIONS)):
+        raise RuntimeError(f"DATABASE_URL: unknown option {unknown[0]!r}; allowed: {', '.join(_POSTGRESQL_OPTIONS)}")
     return {
         "ENGINE": "django.db.backends.postgresql",
         "NAME": unquote(parts.path.lstrip("/")),
         "USER": unquote(parts.username or ""),
         "PASSWORD": unquote(parts.password or ""),
-        "HOST": unquote(query.get("host", parts.hostname or "")),
+        "HOST": options.pop("host", unquote(parts.hostname or "")),
         "PORT": str(parts.port or ""),
-        "CONN_MAX_AGE": 60,
-        "CONN_HEALTH_CHECKS": True,
+        "CONN_MAX_AGE": 0,
+        "OPTIONS": options,
     }
 
 
 def broker_url() -> str:
     """For Celery: ``REDIS_URL`` or the embedded valkey's socket."""
-    return os.environ.get("REDIS_URL") or f"redis+socket://{socket_dir() / 'valkey.sock'}"
+    url = channel_host()
+    return url.replace("unix://", "redis+socket://", 1).replace("?db=", "?virtual_host=") if _is_socket(url) else url
 
 
 def channel_host() -> str:
-    """For Channels: ``REDIS_URL`` or the embedded valkey's socket."""
-    return os.environ.get("REDIS_URL") or f"unix://{socket_dir() / 'valkey.sock'}"
+    """For Channels: ``REDIS_URL`` or the embedded valkey's socket.
+
+    Allowed are ``redis://``, ``rediss://`` and ``unix://[USER:PASSWORD@]/PATH[?db=N]``.
+    """
+    url = os.environ.get("REDIS_URL")
+    if not url:
+        return f"unix://{socket_dir() / 'valkey.sock'}"
+    scheme, separator, _ = url.partition("://")
+    if not separator or scheme not in _REDIS_SCHEMES:
+        raise RuntimeError(f"REDIS_URL: {scheme!r} is not supported; allowed: {', '.join(_REDIS_SCHEMES)}")
+    if _is_socket(url) and set(dict(parse_qsl(urlsplit(url).query))) - {"db"}:
+        raise RuntimeError("REDIS_URL: allowed for a socket: unix://[USER:PASSWORD@]/PATH[?db=N]")
+    return url
+
+
+def _is_socket(url: str) -> bool:
+    return url.startswith("unix://")
 
 
 def runtime_url() -> str:
