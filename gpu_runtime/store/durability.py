@@ -31,6 +31,7 @@ class Durability:
         self._min_free_bytes = min_free_bytes
         self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="journal")
         self._failing: dict[int, StoreError] = {}
+        self._probing: asyncio.Task[None] | None = None
         self.changed = Signal()
 
     @property
@@ -47,8 +48,15 @@ class Durability:
         return None
 
     async def write_now(self, write: Write) -> int:
-        """Append to the journal or raise StoreError: for callers that can be told "try again later"."""
-        return await asyncio.get_running_loop().run_in_executor(self._thread, self._journal.append, write)
+        """Append to the journal or raise StoreError: for callers that can be told "try again later".
+
+        After a failure the journal is probed until it works again, so that an idle runtime shows the trouble too.
+        """
+        try:
+            return await asyncio.get_running_loop().run_in_executor(self._thread, self._journal.append, write)
+        except StoreError as error:
+            self._probe_after(error)
+            raise
 
     async def write(self, write: Write) -> int:
         """Append to the journal, trying again until it worked."""
@@ -80,7 +88,16 @@ class Durability:
 
     def close(self) -> None:
         """End the journal's thread; a write in progress is finished."""
+        if self._probing is not None:
+            self._probing.cancel()
         self._thread.shutdown(wait=True)
+
+    def _probe_after(self, error: StoreError) -> None:
+        if self._probing is not None and not self._probing.done():
+            return
+        action = self._journal.probe
+        self._note(id(action), error)
+        self._probing = asyncio.create_task(self.persist(action, self._thread), name="journal probe")
 
     def _note(self, token: int, error: StoreError) -> None:
         if token not in self._failing:

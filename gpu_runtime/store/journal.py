@@ -3,7 +3,8 @@
 import sqlite3
 import threading
 import uuid
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +25,7 @@ from gpu_runtime.store.records import Entry, WorkloadChange, WorkloadRow, Write
 from gpu_runtime.store.schema import TABLES, connect, limit_size
 
 REDONE = "redone_after_restart"
+PROBE_BYTES = 256 * 1024
 _BODY: TypeAdapter[Any] = TypeAdapter(EventBody)
 _WORKLOAD_COLUMNS = "job_id, attempt, tenant_id, submit, digest, state, total_steps, step, reason, message"
 
@@ -64,22 +66,20 @@ class Journal:
 
     def append(self, write: Write) -> int:
         """Make ``write`` durable as ONE transaction; returns the last sequence number. Raises StoreError."""
-        with self._write_lock:
-            try:
-                self._writer.execute("BEGIN IMMEDIATE")
-                self._apply(write)
-                self._writer.execute("COMMIT")
-            except sqlite3.Error as error:
-                self._rollback()
-                raise journal_error(error) from error
-            except BaseException:
-                self._rollback()
-                raise
+        with self._transaction():
+            self._apply(write)
         if write.entries:
             self._last_seq = self._read_last_seq()
             for listener in self._listeners:
                 listener(self._last_seq)
         return self._last_seq
+
+    def probe(self) -> None:
+        """Write and remove as much as an append may need. Raises StoreError while that is refused."""
+        with self._transaction():
+            self._writer.execute("INSERT OR REPLACE INTO snapshots VALUES ('probe', zeroblob(?))", (PROBE_BYTES,))
+        with self._transaction():
+            self._writer.execute("DELETE FROM snapshots WHERE name = 'probe'")
 
     def read(self, *, after: int, limit: int) -> list[Event]:
         """Events with a sequence number above ``after``, oldest first, at most ``limit``."""
@@ -127,6 +127,21 @@ class Journal:
         with self._write_lock, self._read_lock:
             self._reader.close()
             self._writer.close()
+
+    @contextmanager
+    def _transaction(self) -> Iterator[None]:
+        """One writer at a time; durable as a whole at the end of the block, or not at all. Raises StoreError."""
+        with self._write_lock:
+            try:
+                self._writer.execute("BEGIN IMMEDIATE")
+                yield
+                self._writer.execute("COMMIT")
+            except sqlite3.Error as error:
+                self._rollback()
+                raise journal_error(error) from error
+            except BaseException:
+                self._rollback()
+                raise
 
     def _apply(self, write: Write) -> None:
         for entry in write.entries:

@@ -1,6 +1,7 @@
 """A disk that is full or a journal that can't be written: no new work, a clear state, nothing lost."""
 
 import asyncio
+import sqlite3
 import time
 from pathlib import Path
 
@@ -65,6 +66,30 @@ async def test_a_full_journal_stops_leases_and_submits_and_loses_nothing(
         line.quantity for e in events if e.body.type == "usage" for line in e.body.lines if "samples" in line.meter
     ]
     assert billed == [4] * 30
+
+
+async def test_an_idle_runtime_whose_journal_refuses_a_submit_says_so_until_the_journal_works_again(
+    tmp_path: Path, datasets: Path, binding: DatasetBinding
+) -> None:
+    submit = submit_message(binding, steps=1)
+    async with running(make_config(tmp_path, datasets)) as runtime:
+        writable = runtime.journal._writer
+        runtime.journal._writer = sqlite3.connect(
+            f"file:{tmp_path}/journal.sqlite3?mode=ro", uri=True, isolation_level=None, check_same_thread=False
+        )
+        with pytest.raises(Unavailable) as refused:
+            await runtime.master.submit(submit)
+        assert (refused.value.status, refused.value.body.code) == (503, "journal_unwritable")
+        for _ in range(2):  # at once, and after it was probed in vain
+            assert (runtime.status().accepting, runtime.status().reason) == (False, "journal_unwritable")
+            assert runtime.status().services[0].state == "stopped"
+            await asyncio.sleep(0.2)
+        runtime.journal._writer = writable
+        while not runtime.status().accepting:
+            await runtime.durability.changed.wait(5)
+        await runtime.master.submit(submit)
+        assert (await ended(runtime, submit)).state is WorkloadState.SUCCEEDED
+        assert [e.body.state for e in events_of(runtime, "job") if e.body.type == "state"][0] == "accepted"
 
 
 async def test_too_little_free_space_stops_new_work_until_there_is_room(

@@ -111,6 +111,16 @@ def test_a_full_journal_says_so_loses_nothing_and_goes_on_when_the_limit_is_lift
     assert journal.append(Write(entries=(entry(LogWritten(level="info", message="y")),))) == written + 1
 
 
+def test_a_probe_fails_as_long_as_the_journal_is_full_and_leaves_nothing(tmp_path: Path) -> None:
+    journal = Journal(tmp_path / "j", max_bytes=1)
+    with pytest.raises(DiskFull):
+        journal.probe()
+    journal.set_max_bytes(None)
+    journal.probe()
+    assert (journal.last_seq, journal.queue_dump()) == (0, None)
+    assert journal._reader.execute("SELECT count(*) FROM snapshots").fetchone() == (0,)
+
+
 def test_listeners_hear_of_each_append_with_events(journal: Journal) -> None:
     heard: list[int] = []
     journal.on_append(heard.append)
