@@ -5,6 +5,7 @@ the file that was being read. The parent imports no reader, so it starts quickly
 """
 
 import argparse
+import ctypes
 import json
 import mmap
 import os
@@ -21,6 +22,7 @@ from gpu_runtime.protocol.schema import Defect, ValidationReport
 
 _PLACE_BYTES = 4096
 _OUT_OF_MEMORY = 3  # exit status of the child
+_PR_SET_PDEATHSIG = 1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -112,6 +114,7 @@ def _run_child(
     """Never returns: whatever happens ends this process."""
     status = 1
     try:
+        _die_with_parent()
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # stdout is for the one report
         _apply(limits)
         from gpu_runtime.data.imports import validate_path  # loads the readers: in the child only
@@ -137,6 +140,12 @@ class _Place:
     def write(self, file: str) -> None:
         content = file.encode("utf-8", "backslashreplace")[: _PLACE_BYTES - 1]
         self._place[:] = content.ljust(_PLACE_BYTES, b"\0")
+
+
+def _die_with_parent() -> None:
+    """Whoever kills the command with -9 ends the reader too (Linux)."""
+    if sys.platform == "linux":
+        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
 
 
 def _apply(limits: Limits) -> None:

@@ -67,11 +67,17 @@ def _refusal(version: Version) -> dict[str, Any]:
     """The validation report in the form of the API's own refusals."""
     defects = (version["report"] or {}).get("defects", [])
     errors = [
-        {"pointer": defect.get("file") or "", "code": defect["code"], "detail": defect["message"]}
+        {"pointer": defect.get("file") or "", "code": defect["code"], "detail": defect["message"] + _place(defect)}
         for defect in defects
         if defect["severity"] == "error"
     ]
     return {"type": "dataset-invalid", "detail": version["reason"], "errors": errors}
+
+
+def _place(defect: dict[str, Any]) -> str:
+    """Where in its file a defect is, as far as the report knows."""
+    known = [f"{name} {defect[name]}" for name in ("episode", "frame", "feature") if defect.get(name) is not None]
+    return f" ({', '.join(known)})" if known else ""
 
 
 @contextlib.contextmanager

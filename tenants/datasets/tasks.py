@@ -6,7 +6,7 @@ from uuid import UUID
 
 from celery import shared_task
 
-from gpu_runtime.protocol.schema import ValidationReport
+from gpu_runtime.protocol.schema import Defect, ValidationReport
 from tenants.datasets import claims, services, storage, validation
 from tenants.datasets.models import DatasetVersion
 
@@ -23,7 +23,10 @@ def validate_dataset(version_id: str) -> None:
     version = claims.version_claim(UUID(version_id))
     if version is None:
         return
-    _read(version)
+    try:
+        _read(version)
+    except validation.ClaimLost:
+        logger.warning("validation of %s: attempt %d is superseded", version.pk, version.attempts)
     services.nudge_next()
 
 
@@ -71,4 +74,12 @@ def _settle(version: DatasetVersion, outcome: validation.Outcome, folder: Path) 
 
 
 def _errors_of(report: ValidationReport | None) -> str:
-    return "; ".join(defect.message for defect in (report.defects if report else ()) if defect.severity == "error")
+    """Every error with its place, for people: the version's reason."""
+    defects = report.defects if report else ()
+    return "; ".join(f"{defect.message}{_place(defect)}" for defect in defects if defect.severity == "error")
+
+
+def _place(defect: Defect) -> str:
+    """`` (file data.parquet, episode 3, frame 7, feature action)``, as far as it is known."""
+    known = defect.model_dump(include={"file", "episode", "frame", "feature"}, exclude_none=True)
+    return f" ({', '.join(f'{name} {value}' for name, value in known.items())})" if known else ""

@@ -208,11 +208,13 @@ def test_a_folder_is_uploaded_as_one_archive_with_its_digest(bob: Person, tmp_pa
 
 
 def test_waiting_for_an_invalid_dataset_raises_its_defects(bob: Person) -> None:
-    defect = {"severity": "error", "code": "empty", "message": "no episodes", "file": "meta/info.json"}
-    version = make_version(bob, state="invalid", reason="no episodes", summary=None, report={"defects": [defect]})
-    with pytest.raises(Invalid, match="no episodes") as invalid:
+    place = {"file": "data/0.parquet", "episode": 2, "frame": 0, "feature": "action"}
+    defect = {"severity": "error", "code": "not_finite", "message": "NaN", **place}
+    version = make_version(bob, state="invalid", reason="NaN", summary=None, report={"defects": [defect]})
+    with pytest.raises(Invalid, match="NaN") as invalid:
         client_of(bob).datasets.wait_ready(str(version.pk))
-    assert invalid.value.problems[0].pointer == "meta/info.json"
+    (problem,) = invalid.value.problems
+    assert (problem.pointer, problem.detail) == ("data/0.parquet", "NaN (episode 2, frame 0, feature action)")
 
 
 def test_a_key_of_a_viewer_cannot_submit(alice: Person) -> None:
