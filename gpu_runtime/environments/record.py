@@ -12,10 +12,12 @@ from gpu_runtime.data.recorder import Recorder
 from gpu_runtime.data.recording.checks import RecordingError, check_path, check_schema
 from gpu_runtime.environments.base import Environment
 from gpu_runtime.environments.demonstrations import Demonstration, Outcome, demonstrations, film
-from gpu_runtime.environments.errors import SimulatorError
+from gpu_runtime.environments.errors import SimulatorError, SimulatorMissing
 from gpu_runtime.environments.experts import expert_for
 from gpu_runtime.environments.progress import Progress
 from gpu_runtime.environments.registry import make_environment
+
+SIMULATOR_MISSING = 3  # exit status: asked rightly, but not on this machine
 
 
 def _integer(low: int, high: int) -> Any:
@@ -106,13 +108,16 @@ def record(options: argparse.Namespace) -> dict[str, Any]:
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Command line; the last line of standard output is one JSON object. Status 2: refused; 1: cannot write."""
+    """Command line; the last line of standard output is one JSON object.
+
+    Status 1: cannot write; 2: refused; 3: the simulator cannot run on this machine.
+    """
     options = _parser().parse_args(argv)
     try:
         counts = record(options)
     except (SimulatorError, RecordingError) as error:
         print(f"record: {error}", file=sys.stderr)
-        return 2
+        return SIMULATOR_MISSING if isinstance(error, SimulatorMissing) else 2
     except OSError as error:  # a full disk, a folder that may not be written
         print(f"record: cannot write {options.out}: {error}", file=sys.stderr)
         return 1

@@ -1,6 +1,7 @@
 """ASGI: refuse bodies that are too large while they arrive. Django would first write all of them to disk."""
 
 import json
+import uuid
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any
 
@@ -62,15 +63,20 @@ def _counted(receive: Receive, limit: int) -> Receive:
 
 
 async def _refuse(scope: Scope, send: Send, limit: int) -> None:
+    request_id = uuid.uuid4().hex  # this is outside Django, whose middleware names every other request
     body = {
-        "type": TYPE_PREFIX + "upload-too-large",
+        "type": TYPE_PREFIX + "body-too-large",
         "title": "Request Entity Too Large",
         "status": 413,
         "detail": f"This route takes at most {limit} bytes.",
         "instance": scope["path"],
         "errors": [],
-        "request_id": None,
+        "request_id": request_id,
     }
-    headers = [(b"content-type", MEDIA_TYPE.encode()), (b"connection", b"close")]
+    headers = [
+        (b"content-type", MEDIA_TYPE.encode()),
+        (b"connection", b"close"),
+        (b"x-request-id", request_id.encode()),
+    ]
     await send({"type": "http.response.start", "status": 413, "headers": headers})
     await send({"type": "http.response.body", "body": json.dumps(body).encode()})

@@ -24,7 +24,7 @@ class CreatedCursorPagination(CursorPagination):
             cursor = super().decode_cursor(request)
         except NotFound:
             raise _invalid() from None
-        if cursor is not None and cursor.position is not None and not _is_moment(cursor.position):
+        if cursor is not None and cursor.position is not None and not _is_moment(str(cursor.position)):
             raise _invalid()
         return cursor
 

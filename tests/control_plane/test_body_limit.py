@@ -38,7 +38,8 @@ async def test_a_body_within_the_limit_passes():
 
 async def test_a_body_over_the_limit_is_cut_off_where_it_crosses():
     status, body, seen = await send("/api/v1/keys", [60, 41, 60])
-    assert (status, body["type"], seen) == (413, "urn:joynexus:problem:upload-too-large", 60)
+    assert (status, body["type"], seen) == (413, "urn:joynexus:problem:body-too-large", 60)
+    assert len(body["request_id"]) == 32
 
 
 async def test_an_announced_length_over_the_limit_is_refused_unread():

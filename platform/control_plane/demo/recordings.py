@@ -20,7 +20,7 @@ class SimulatorMissing(RecordingFailed):
     """The simulator cannot run on this machine; the recorder said why."""
 
 
-_REFUSED = 2  # the recorder's exit status for "refused, with the reason"
+_SIMULATOR_MISSING = 3  # the recorder's exit status
 
 
 def record_all(participants: Sequence[Participant], folder: Path) -> dict[Participant, Path]:
@@ -74,8 +74,8 @@ def _record(who: Participant, path: Path, failures: list[RecordingFailed]) -> No
     )
     tail = _follow(process, who)
     status = process.wait()
-    if status == _REFUSED:
-        failures.append(SimulatorMissing(tail[-1] if tail else f"{who.environment} was refused"))
+    if status == _SIMULATOR_MISSING:
+        failures.append(SimulatorMissing(tail[-1] if tail else f"{who.environment} cannot run here"))
     elif status != 0:
         last = "\n".join(tail[-12:])
         failures.append(RecordingFailed(f"recording {who.environment} ended with status {status}:\n{last}"))
