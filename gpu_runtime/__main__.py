@@ -32,7 +32,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _serve(state: str, listen: str, datasets: str) -> int:
-    """Exit status 2 for a setting that is not allowed, 3 for a state folder in use."""
+    """Exit status 2 for a setting that is not allowed, 3 for a state folder in use, 4 for one that is unusable."""
     from gpu_runtime.services.config import ConfigurationError, RuntimeConfig
 
     logging.basicConfig(level=logging.INFO, format="%(levelname)s %(name)s: %(message)s")
@@ -40,7 +40,7 @@ def _serve(state: str, listen: str, datasets: str) -> int:
         config = RuntimeConfig.read(state=state, listen=listen, datasets=datasets)
         # Only now, because it loads torch: a wrong setting is told at once.
         from gpu_runtime.placement.local import serve
-        from gpu_runtime.placement.state_folder import StateFolderInUse
+        from gpu_runtime.placement.state_folder import StateFolderInUse, StateFolderUnusable
     except ConfigurationError as error:
         return _refuse(error, 2)
     try:
@@ -49,6 +49,8 @@ def _serve(state: str, listen: str, datasets: str) -> int:
         return _refuse(error, 2)
     except StateFolderInUse as error:
         return _refuse(error, 3)
+    except StateFolderUnusable as error:
+        return _refuse(error, 4)
     return 0
 
 

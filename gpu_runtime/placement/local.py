@@ -13,8 +13,9 @@ from gpu_runtime.models.backbones.base import Backbone
 from gpu_runtime.models.registry import DEFAULT_TOKENS_PER_FORWARD, load_backbone
 from gpu_runtime.placement.http_server import build_server, open_socket
 from gpu_runtime.placement.roles import LocalRuntime
-from gpu_runtime.placement.state_folder import exclusive
+from gpu_runtime.placement.state_folder import StateFolderUnusable, exclusive
 from gpu_runtime.services.config import ConfigurationError, RuntimeConfig
+from gpu_runtime.store.errors import StoreError
 
 _log = logging.getLogger(__name__)
 _STOP_WITHIN_S = 4.5
@@ -42,7 +43,10 @@ def load_bases(config: RuntimeConfig) -> dict[str, Backbone]:
 
 
 def serve(config: RuntimeConfig) -> None:
-    """Run until SIGTERM or SIGINT; returns within five seconds of it. Raises StateFolderInUse, ConfigurationError."""
+    """Run until SIGTERM or SIGINT; returns within five seconds of it.
+
+    Raises StateFolderInUse, StateFolderUnusable, ConfigurationError.
+    """
     with exclusive(config.state):
         asyncio.run(_serve(config))
 
@@ -53,13 +57,18 @@ async def _serve(config: RuntimeConfig) -> None:
         asyncio.get_running_loop().add_signal_handler(number, stop.set)
     stopped = asyncio.create_task(stop.wait(), name="signal")
     listening = _open_socket(config)
-    runtime = LocalRuntime(config, await _bases_unless(stopped, config))
+    runtime = _build(config, await _bases_unless(stopped, config))
     server = build_server(runtime.gateway().app())
     serving = asyncio.create_task(server.serve(sockets=[listening]), name="gateway")
     work = asyncio.create_task(runtime.work(), name="training service")
     _log.info("serving on %s, bases: %s", config.listen, ", ".join(config.bases))
     await asyncio.wait({serving, work, stopped}, return_when=asyncio.FIRST_COMPLETED)
     stopped.cancel()
+    if work.done():
+        # It ends by itself only when it fails. What is not durable is redone, so this is as safe as a kill.
+        _log.critical("the training service failed", exc_info=work.exception())
+        logging.shutdown()
+        os._exit(1)
     try:
         async with asyncio.timeout(_STOP_WITHIN_S):
             server.should_exit = True
@@ -71,6 +80,13 @@ async def _serve(config: RuntimeConfig) -> None:
         os._exit(0)
     runtime.close()
     work.result()
+
+
+def _build(config: RuntimeConfig, bases: dict[str, Backbone]) -> LocalRuntime:
+    try:
+        return LocalRuntime(config, bases)
+    except (StoreError, OSError) as error:
+        raise StateFolderUnusable(f"--state {config.state}: {error}") from error
 
 
 async def _bases_unless(stopped: "asyncio.Task[bool]", config: RuntimeConfig) -> dict[str, Backbone]:

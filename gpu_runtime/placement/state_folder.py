@@ -11,11 +11,21 @@ class StateFolderInUse(RuntimeError):
     """Another runtime process works on this folder."""
 
 
+class StateFolderUnusable(RuntimeError):
+    """What must be kept there cannot be: no folder, no permission, no room, or a journal that cannot be opened."""
+
+
 @contextmanager
 def exclusive(folder: Path) -> Iterator[None]:
-    """Create ``folder`` (mode 0700) and hold its lock; the lock goes with the process, however that ends."""
-    folder.mkdir(parents=True, exist_ok=True, mode=0o700)
-    descriptor = os.open(folder / "lock", os.O_RDWR | os.O_CREAT, 0o600)
+    """Create ``folder`` (mode 0700) and hold its lock; the lock goes with the process, however that ends.
+
+    Raises StateFolderInUse, StateFolderUnusable.
+    """
+    try:
+        folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+        descriptor = os.open(folder / "lock", os.O_RDWR | os.O_CREAT, 0o600)
+    except OSError as error:
+        raise StateFolderUnusable(f"--state {folder}: {error}") from error
     try:
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)

@@ -162,3 +162,48 @@ def test_a_second_runtime_on_the_same_folder_is_refused(runtime: RuntimeProcess)
     second = subprocess.run(**runtime.command(), capture_output=True, text=True, timeout=60)
     assert (second.returncode, "another runtime is using it" in second.stderr) == (3, True), second.stderr
     assert runtime.answers()
+
+
+@pytest.mark.parametrize("what", ["lock", "journal.sqlite3", "partitions"])
+def test_a_state_folder_that_cannot_be_used_is_told_in_one_sentence(tmp_path: Path, datasets: Path, what: str) -> None:
+    runtime = RuntimeProcess(tmp_path / "state", datasets)
+    if what == "partitions":
+        (runtime.state / what).write_text("in the way")
+    else:
+        (runtime.state / what).mkdir()
+    ended = subprocess.run(**runtime.command(), capture_output=True, text=True, timeout=60)
+    runtime.close()
+    assert ended.returncode == 4, ended.stderr
+    assert f"gpu_runtime serve: --state {runtime.state}: " in ended.stderr
+    assert "Traceback" not in ended.stderr
+
+
+FAILING = """
+import sys
+from gpu_runtime.services import training
+record_step = training.record_step
+def failing(outcome, **options):
+    if outcome.members[0].work.name == "train/2":
+        raise ArithmeticError("planted")
+    return record_step(outcome, **options)
+training.record_step = failing
+from gpu_runtime.__main__ import main
+sys.exit(main())
+"""
+
+
+def test_a_fault_of_the_training_service_itself_ends_the_process_and_is_logged(
+    tmp_path: Path, datasets: Path, binding: DatasetBinding
+) -> None:
+    runtime = RuntimeProcess(tmp_path / "state", datasets)
+    runtime.start(entry=("-c", FAILING))
+    runtime.submit(submit_message(binding, steps=3))
+    assert runtime.process is not None
+    assert runtime.process.wait(timeout=30) == 1
+    log = (runtime.state / "log").read_text()
+    assert "the training service failed" in log
+    assert "ArithmeticError: planted" in log
+    runtime.start()
+    assert runtime.until_ended("job").state is WorkloadState.SUCCEEDED
+    assert [step for step, _ in metric(runtime.events(), "train/loss")] == [1, 2, 3]
+    runtime.close()
