@@ -3,15 +3,25 @@
 import hashlib
 import re
 import shutil
+from dataclasses import dataclass
 from pathlib import Path
 
 from gpu_runtime.models.checkpoint import load_slot, save_slot
+from gpu_runtime.models.errors import CheckpointError
 from gpu_runtime.models.slots import Slot
 from gpu_runtime.protocol.messages import PolicyVersionPublished
-from gpu_runtime.store.files import sweep_unfinished
+from gpu_runtime.store.files import sweep_unfinished, sync_folder
 from gpu_runtime.training.mounted import MountedJob
 
 _NAME = re.compile(r"step-(\d{10})")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Loaded:
+    """A slot as it was saved. ``broken``: what is wrong with each newer checkpoint that could not be used."""
+
+    slot: Slot
+    broken: tuple[str, ...]
 
 
 class Checkpoints:
@@ -36,10 +46,24 @@ class Checkpoints:
             version=slot.policy_version, step=slot.step, checkpoint=path.name, sha256=_hash(path)
         )
 
-    def load(self, job_id: str, attempt: int, **options: object) -> Slot | None:
-        """The newest slot of an attempt, or None. ``options`` as for ``load_slot``. Raises CheckpointError."""
-        found = self._all(job_id, attempt)
-        return load_slot(found[-1], **options) if found else None  # type: ignore[arg-type]
+    def load(self, job_id: str, attempt: int, **options: object) -> Loaded | None:
+        """The newest slot of an attempt that is whole, or None if it has no checkpoint. ``options`` as ``load_slot``.
+
+        Newer ones that are broken are set aside. Raises CheckpointError, and moves nothing, when none is whole.
+        """
+        broken: list[tuple[Path, CheckpointError]] = []
+        for path in reversed(self._all(job_id, attempt)):
+            try:
+                slot = load_slot(path, **options)  # type: ignore[arg-type]
+            except CheckpointError as error:
+                broken.append((path, error))
+            else:
+                for damaged, _ in broken:
+                    _set_aside(damaged)
+                return Loaded(slot=slot, broken=tuple(str(error) for _, error in broken))
+        if broken:
+            raise broken[0][1]
+        return None
 
     def forget(self, job_id: str, attempt: int) -> None:
         """Remove an attempt's checkpoints, e.g. those another journal's attempt of the same name left behind."""
@@ -54,6 +78,14 @@ class Checkpoints:
     def _all(self, job_id: str, attempt: int) -> list[Path]:
         folder = self._folder(job_id, attempt)
         return sorted(path for path in folder.glob("step-*") if _NAME.fullmatch(path.name))
+
+
+def _set_aside(folder: Path) -> None:
+    """Out of the way of the step that is made again, and kept for whoever wants to know what happened to it."""
+    target = folder.with_name(f"broken-{folder.name}")
+    shutil.rmtree(target, ignore_errors=True)
+    folder.rename(target)
+    sync_folder(folder.parent)
 
 
 def _hash(folder: Path) -> str:

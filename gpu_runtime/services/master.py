@@ -180,6 +180,9 @@ class Master:
         await self._advance(run, WorkloadState.STARTING)
         workflow = await run_in(self._mounts, self._mounter.mount, run.submit)
         run.workflow, job = workflow, workflow.job
+        if job.warnings:
+            warnings = (LogWritten(level="warning", message=text) for text in job.warnings)
+            await self._durability.write(Write(entries=tuple(run.entry(warning) for warning in warnings)))
         await self._training.mount(job, run.submit.tenant_weight)
         try:
             if run.cancelled:

@@ -39,19 +39,21 @@ class Mounter:
         spec, folder = submit.spec, dataset_folder(submit, self.config.datasets)
         dataset = self.verifier.open(folder, submit.dataset.summary)
         source = SampleSource(dataset, spec.dataset, spec.head.horizon, self.config.cache_bytes)
+        slot, warnings = self._slot(submit)
         job = MountedJob(
             job_id=submit.job_id,
             attempt=submit.attempt,
             tenant_id=submit.tenant_id,
-            slot=self._slot(submit),
+            slot=slot,
             backbone=self.bases[spec.base_model],
             checkpoint_every=spec.training.checkpoint_every,
+            warnings=warnings,
         )
-        job.saved_step = job.slot.step if job.slot.step else -1
+        job.saved_step = slot.step if slot.step else -1
         return SftWorkflow(
             job=job,
             spec=spec,
-            plan=SftPlan.of(spec.training, dataset.lengths, job.slot.fit_frames),
+            plan=SftPlan.of(spec.training, dataset.lengths, slot.fit_frames),
             source=source,
             queue=self.queue,
             readers=self.readers,
@@ -60,14 +62,16 @@ class Mounter:
             ),
         )
 
-    def _slot(self, submit: SubmitJob) -> Slot:
+    def _slot(self, submit: SubmitJob) -> tuple[Slot, tuple[str, ...]]:
+        """The slot, and what its tenant should know about where it comes from."""
         backbone = self.bases[submit.spec.base_model]
         options: dict[str, Any] = {"tap_width": backbone.tap_width, "device": backbone.info.device}
-        slot = self.checkpoints.load(submit.job_id, submit.attempt, spec=submit.spec, **options)
-        if slot is not None:
-            return slot
+        loaded = self.checkpoints.load(submit.job_id, submit.attempt, spec=submit.spec, **options)
+        if loaded is not None:
+            text = f"a checkpoint cannot be used, training goes on from the one of step {loaded.slot.step}"
+            return loaded.slot, tuple(f"{text}: {problem}" for problem in loaded.broken)
         summary = submit.dataset.summary
-        return Slot.create(spec=submit.spec, schema=summary.schema_, statistics=summary.statistics, **options)
+        return Slot.create(spec=submit.spec, schema=summary.schema_, statistics=summary.statistics, **options), ()
 
 
 def _instructions(submit: SubmitJob, dataset: LeRobotDataset) -> tuple[str, ...]:

@@ -26,6 +26,7 @@ class MountedJob:
     slot: Slot
     backbone: Backbone
     checkpoint_every: int
+    warnings: tuple[str, ...] = ()  # what its tenant should know about the mount
     outstanding: dict[str, Work] = field(default_factory=dict)  # partition id -> work, reserved and not yet settled
     ready_at_us: dict[str, int] = field(default_factory=dict)
     failure: Failure | None = None

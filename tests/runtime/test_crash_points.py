@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from gpu_runtime.protocol.messages import DatasetBinding, Event, WorkloadState
+from gpu_runtime.protocol.messages import DatasetBinding, Event, SubmitJob, WorkloadState
 from gpu_runtime.services import checkpoints
 from gpu_runtime.services.artifacts import Artifacts
 from gpu_runtime.store.journal import Journal
@@ -147,3 +147,57 @@ async def test_what_a_killed_writer_left_half_done_is_swept_at_the_next_start(tm
     (tmp_path / "artifacts/.job-1-v3.zip.ab12.tmp").write_bytes(b"half")
     async with running(make_config(tmp_path, datasets)):
         assert list((tmp_path / "artifacts").iterdir()) == list((tmp_path / "checkpoints/job/1").iterdir()) == []
+
+
+async def interrupted(state: Path, datasets: Path, submit: SubmitJob) -> list[Path]:
+    """Stop the job in good order after its fourth step; its checkpoints, oldest first."""
+    async with running(make_config(state, datasets)) as runtime:
+        await runtime.master.submit(submit)
+        while (await runtime.master.status("job", 1)).step < 4:
+            await runtime.feed.read(after=runtime.journal.last_seq, limit=1, wait_s=5)
+    return sorted((state / "checkpoints/job/1").iterdir())
+
+
+def damage(checkpoint: Path, file: str) -> None:
+    content = bytearray((checkpoint / file).read_bytes())
+    content[len(content) // 2] ^= 1
+    (checkpoint / file).write_bytes(content)
+
+
+@pytest.mark.parametrize("file", ["head.safetensors", "slot.json"])
+async def test_a_broken_checkpoint_costs_the_steps_since_the_one_before_it_and_is_told(
+    tmp_path: Path, datasets: Path, binding: DatasetBinding, file: str
+) -> None:
+    submit = submit_message(binding, head=MLP | {"horizon": 1}, steps=12, checkpoint_every=2, evaluate_every=4)
+    weights = {}
+    for name in ("steady", "damaged"):
+        older, newest = await interrupted(tmp_path / name, datasets, submit)
+        if name == "damaged":
+            damage(newest, file) if file != "slot.json" else (newest / file).write_text("{}")
+        async with running(make_config(tmp_path / name, datasets)) as runtime:
+            status = await ended(runtime, submit)
+            events = events_of(runtime, "job")
+        assert (status.state, status.step) == (WorkloadState.SUCCEEDED, 12), status
+        assert sorted(step for step, _ in metric(events, "train/loss")) == list(range(1, 13))
+        versions = [event.body.version for event in events if event.body.type == "policy_version"]
+        assert versions == sorted(set(versions))
+        weights[name] = (tmp_path / name / "artifacts/job-1-v12/adapter.safetensors").read_bytes()
+    assert weights["steady"] == weights["damaged"]
+    told = [event.body for event in events if event.body.type == "log" and newest.name in event.body.message]
+    assert [log.level for log in told] == ["warning"]
+    assert f"goes on from the one of step {int(older.name.removeprefix('step-'))}:" in told[0].message
+    assert (newest.parent / f"broken-{newest.name}").is_dir()
+
+
+async def test_a_job_of_which_no_checkpoint_is_whole_fails_and_nothing_of_it_is_moved(
+    tmp_path: Path, datasets: Path, binding: DatasetBinding
+) -> None:
+    submit = submit_message(binding, head=MLP | {"horizon": 1}, steps=12, checkpoint_every=2)
+    checkpoints = await interrupted(tmp_path, datasets, submit)
+    for checkpoint in checkpoints:
+        damage(checkpoint, "optimizer.safetensors")
+    async with running(make_config(tmp_path, datasets)) as runtime:
+        status = await ended(runtime, submit)
+    assert (status.state, status.reason) == (WorkloadState.FAILED, "checkpoint_invalid")
+    assert f"{checkpoints[-1].name}: optimizer.safetensors is not the file that was written" in status.message
+    assert sorted((tmp_path / "checkpoints/job/1").iterdir()) == checkpoints
