@@ -8,6 +8,7 @@ import socket
 import subprocess
 import sys
 import time
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -22,10 +23,11 @@ _STARTED = re.compile(r"^supervisor\s+\| (\w+) started, process (\d+)$", re.MULT
 
 
 class Stack:
-    """Start it, kill its parts, look at its log, stop it."""
+    """Start it, kill its parts, look at its log, stop it. ``servers`` are addresses of real ones, by variable."""
 
-    def __init__(self, state: Path) -> None:
+    def __init__(self, state: Path, servers: Mapping[str, str] | None = None) -> None:
         self.state = state
+        self._servers = dict(servers or {})
         self.log = state / "up.log"
         self.port = _free_port()
         self.url = f"http://127.0.0.1:{self.port}"
@@ -34,8 +36,9 @@ class Stack:
     @property
     def environment(self) -> dict[str, str]:
         inherited = {key: value for key, value in os.environ.items() if not key.startswith(("JOYNEXUS_", "DJANGO_"))}
-        inherited.pop("DATABASE_URL", None)
-        return inherited | {"JOYNEXUS_STATE": str(self.state), "OMP_NUM_THREADS": "1"}
+        for name in ("DATABASE_URL", "REDIS_URL"):
+            inherited.pop(name, None)
+        return inherited | {"JOYNEXUS_STATE": str(self.state), "OMP_NUM_THREADS": "1"} | self._servers
 
     def start(self) -> None:
         with self.log.open("ab") as out:
