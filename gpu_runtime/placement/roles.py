@@ -18,6 +18,7 @@ from gpu_runtime.services.gateway import Gateway
 from gpu_runtime.services.master import Master
 from gpu_runtime.services.mounting import Mounter
 from gpu_runtime.services.publishing import Publisher
+from gpu_runtime.services.retention import EventRetention
 from gpu_runtime.services.training import TrainingService
 from gpu_runtime.store.durability import Durability
 from gpu_runtime.store.journal import Journal
@@ -70,7 +71,11 @@ class LocalRuntime:
         """Take up what the last process left, then train until ``stop``."""
         await self.master.recover()
         await self.durability.write(Write(queue=self.queue.dump()))  # before any lease: its epochs must be new
-        await self.training.run()
+        trimming = asyncio.create_task(self.retention.run(), name="event retention")
+        try:
+            await self.training.run()
+        finally:
+            trimming.cancel()
 
     async def stop(self, work: "asyncio.Task[None]") -> None:
         """Finish the step in progress, make every slot durable, leave every attempt resumable."""
@@ -94,6 +99,7 @@ class LocalRuntime:
         config, state = self.config, self.config.state
         self.journal = Journal(state / "journal.sqlite3", config.journal_max_bytes or None)
         self.feed = EventFeed(self.journal)
+        self.retention = EventRetention(feed=self.feed, journal=self.journal, days=config.journal_days)
         self.durability = Durability(self.journal, state, config.min_free_bytes)
         self.partitions = PartitionStore(state / "partitions", config.partition_bytes, config.min_free_bytes)
         self.checkpoints = Checkpoints(state / "checkpoints", config.keep_checkpoints)

@@ -39,6 +39,7 @@ class RuntimeConfig:
     partition_bytes_per_tenant: int = _GIB
     cache_bytes: int = _GIB // 2  # decoded frames, per job
     journal_max_bytes: int = 0  # 0: no limit but the disk
+    journal_days: int = 30  # events older than this are forgotten once the control plane has them; 0: never
     min_free_bytes: int = _GIB // 4
     keep_checkpoints: int = 2
     status_window_s: int = 60
@@ -93,6 +94,7 @@ _LEAST = {
     "partition_bytes_per_tenant": 1,
     "cache_bytes": 0,
     "journal_max_bytes": 0,
+    "journal_days": 0,
     "min_free_bytes": 0,
     "keep_checkpoints": 1,
     "status_window_s": 1,

@@ -33,6 +33,12 @@ class Unknown(Refused):
     status = 404
 
 
+class Gone(Refused):
+    """What is asked for existed once."""
+
+    status = 410
+
+
 class Unavailable(Refused):
     """Nothing new is taken at the moment; the same request may succeed later."""
 

@@ -19,6 +19,12 @@ class JournalUnwritable(StoreError):
     code = "journal_unwritable"
 
 
+class EventsTrimmed(StoreError):
+    """A reader asks for events that were forgotten: it would miss some without knowing."""
+
+    code = "events_trimmed"
+
+
 class StorageUnwritable(StoreError):
     """A file beside the journal cannot be written."""
 

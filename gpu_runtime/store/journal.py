@@ -20,9 +20,10 @@ from gpu_runtime.protocol.messages import (
     WorkloadState,
 )
 from gpu_runtime.protocol.wire import pack, unpack
-from gpu_runtime.store.errors import journal_error
+from gpu_runtime.store.errors import EventsTrimmed, journal_error
 from gpu_runtime.store.records import Entry, WorkloadChange, WorkloadRow, Write
 from gpu_runtime.store.schema import TABLES, connect, limit_size
+from gpu_runtime.store.trimming import trim, trimmed_through
 
 REDONE = "redone_after_restart"
 PROBE_BYTES = 256 * 1024
@@ -82,14 +83,22 @@ class Journal:
             self._writer.execute("DELETE FROM snapshots WHERE name = 'probe'")
 
     def read(self, *, after: int, limit: int) -> list[Event]:
-        """Events with a sequence number above ``after``, oldest first, at most ``limit``."""
+        """Events with a sequence number above ``after``, oldest first, at most ``limit``. Raises EventsTrimmed."""
         with self._read_lock:
             rows = self._reader.execute(
                 "SELECT seq, job_id, attempt, tenant_id, occurred_at_us, body"
                 " FROM events WHERE seq > ? ORDER BY seq LIMIT ?",
                 (after, limit),
             ).fetchall()
+            trimmed = trimmed_through(self._reader)  # after the rows: what was missing there is known here
+        if after < trimmed:
+            raise EventsTrimmed(f"after is {after}; events up to {trimmed} were applied long ago and are gone")
         return [_event(row) for row in rows]
+
+    def trim(self, *, through: int, before_us: int, most: int) -> int:
+        """Forget old events as ``trimming.trim`` says; returns how many. Raises StoreError."""
+        with self._transaction():
+            return trim(self._writer, through=through, before_us=before_us, most=most)
 
     def metrics(self, job_id: str, attempt: int, step: int) -> dict[str, float]:
         """Every metric recorded at one step of an attempt."""
