@@ -100,6 +100,8 @@ def test_points_arrive_live_while_zoom_stays_and_a_cut_leaves_no_gap(
     assert page.evaluate(XRANGE, "loss") == zoomed
     steps = page.evaluate("""() => document.querySelector('[data-chart="loss"]').data.at(-1).x""")
     assert steps == list(range(1, len(steps) + 1))
+    told = page.locator("[data-lines] dt").all_inner_texts()  # none of them was there when the page came
+    assert [text.split(",")[0] for text in told] == ["Device time", "Training samples", "Share of device time"]
     page.locator('[data-chart="loss"] .nsewdrag').dblclick()
     page.wait_for_function(
         f"() => document.querySelector('[data-chart=\"loss\"]').layout.xaxis.range[1] > {zoomed[1]}"

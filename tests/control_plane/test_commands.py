@@ -1,6 +1,8 @@
 """`manage.py bootstrap` and `manage.py import_dataset`."""
 
 import json
+import socket
+from contextlib import closing
 from io import StringIO
 from pathlib import Path
 
@@ -79,3 +81,10 @@ def test_a_wrong_import_names_what_is_wrong(alice: Person, extra: tuple[str, ...
     arguments = ("/nowhere/at/all", "--tenant", alice.tenant.slug, *extra)
     with pytest.raises(CommandError, match=named):
         call_command("import_dataset", *arguments)
+
+
+def test_a_port_that_is_taken_is_said_before_anything_starts():
+    with closing(socket.create_server(("127.0.0.1", 0))) as other:
+        port = other.getsockname()[1]
+        with pytest.raises(CommandError, match=f"--port {port}: .*in use; choose another port"):
+            call_command("up", "--port", str(port))

@@ -89,7 +89,7 @@ async def test_a_reader_gets_what_is_there_and_then_what_comes(alice: Person, ru
         await socket.connect(timeout=WAIT_S)
         first = await rows_until(socket, lambda frames: len(frames) == 1)
         assert first[0]["job"]["state"] == "starting"
-        assert first[0]["job"]["cost"] == {"amount": "0", "currency": "EUR"}
+        assert first[0]["job"]["cost"] == {"amount": "0", "currency": "EUR", "lines": []}
         runtime.tell_state(*key, WorkloadState.RUNNING)
         await run(relay_all)(runtime)
         frames = await rows_until(socket, lambda frames: bool(frames) and frames[-1]["job"]["state"] == "running")

@@ -6,8 +6,11 @@ import sys
 import sysconfig
 from pathlib import Path
 
+import pytest
+
 from tests.repository.modules import PAGE, ROOT, page_with_listing
 
+UNTOLD_SETTINGS = {"JOYNEXUS_STATIC_FROM_SOURCE"}  # for those who work on the pages
 TOP_LEVEL = {"deploy", "frontend", "gpu_runtime", "jobs", "platform", "tenants", "tests"}
 
 
@@ -67,3 +70,18 @@ def test_every_file_named_in_the_life_of_a_job_exists():
     named = set(re.findall(r"`((?:[a-z_]+/)+[a-z_0-9]+\.py)`", life))
     assert len(named) >= 12
     assert [name for name in sorted(named) if not (ROOT / name).is_file()] == []
+
+
+@pytest.mark.parametrize("page", ["README.md", "ARCHITECTURE.md", "CONTRIBUTING.md", "CHANGELOG.md"])
+def test_every_link_of_a_page_leads_to_a_tracked_file(page: str):
+    links = re.findall(r"\]\(([^)#]+)\)", (ROOT / page).read_text())
+    own = {Path(link) for link in links if "://" not in link}
+    assert own - set(tracked()) == set()
+
+
+def test_every_setting_the_web_tier_reads_is_in_the_readme():
+    sources = [ROOT / "platform/control_plane" / name for name in ("conf/environment.py", "settings.py")]
+    text = "".join(source.read_text() for source in sources)
+    read = set(re.findall(r"""(?:get|whole_number)\("([A-Z_]+)\"""", text))
+    assert len(read) > 8
+    assert {name for name in read if f"`{name}`" not in (ROOT / "README.md").read_text()} == UNTOLD_SETTINGS

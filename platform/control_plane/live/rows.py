@@ -5,7 +5,7 @@ from typing import Any
 from jobs.models import Job
 from jobs.selectors.jobs import compute_share
 from jobs.selectors.stream import StreamPage
-from tenants.billing.selectors import job_cost
+from tenants.billing.selectors import Cost, job_cost
 
 
 def job_frame(page: StreamPage, *, with_bill: bool) -> dict[str, Any]:
@@ -35,10 +35,14 @@ def _job(job: Job, *, with_bill: bool) -> dict[str, Any]:
     if with_bill:
         cost = job_cost(job.tenant, job.pk)
         row |= {
-            "cost": {"amount": f"{cost.amount:f}", "currency": cost.currency},
+            "cost": {"amount": f"{cost.amount:f}", "currency": cost.currency, "lines": _lines(cost)},
             "compute_share": compute_share(job.tenant, job),
         }
     return row
+
+
+def _lines(cost: Cost) -> list[dict[str, Any]]:
+    return [{"meter": line.meter, "quantity": line.quantity, "amount": f"{line.amount:f}"} for line in cost.lines]
 
 
 def _time(moment: Any) -> str | None:

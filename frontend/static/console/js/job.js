@@ -95,8 +95,29 @@ function showJob() {
   setText("[data-step]", String(job.step));
   setText("[data-total]", String(job.total_steps));
   setText("[data-reason]", job.message || job.reason || "no remarks");
-  if (job.cost) setText("[data-cost]", money(job.cost));
+  if (job.cost) showCost(job.cost);
   if (job.compute_share !== undefined && job.compute_share !== null) setText("[data-share]", `${(job.compute_share * 100).toFixed(1)}\u00a0%`);
+}
+
+const METERS = { "train.samples": "Training samples", "train.compute_us": "Device time" };
+
+// The total and the lines it is made of come in one frame, so they always add up.
+function showCost(cost) {
+  setText("[data-cost]", money(cost));
+  const list = $("[data-lines]");
+  for (const old of $$("[data-line]", list)) old.remove();
+  list.prepend(...cost.lines.flatMap((line) => {
+    const dt = document.createElement("dt"), dd = document.createElement("dd");
+    dt.dataset.line = dd.dataset.line = "";
+    dt.textContent = `${METERS[line.meter] ?? line.meter}, ${quantity(line)}`;
+    dd.textContent = money({ amount: line.amount, currency: cost.currency });
+    return [dt, dd];
+  }));
+}
+
+function quantity({ meter, quantity: count }) {
+  if (!meter.endsWith("compute_us")) return count.toLocaleString("en");
+  return `${(count / 1e6).toLocaleString("en", { minimumFractionDigits: 1, maximumFractionDigits: 1 })}\u00a0s`;
 }
 
 function money({ amount, currency }) {

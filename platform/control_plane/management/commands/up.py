@@ -1,6 +1,7 @@
 """`manage.py up`: migrate, collect static files, then run the whole platform until Ctrl-C or SIGTERM."""
 
 import asyncio
+import socket
 import sys
 from argparse import ArgumentParser
 
@@ -22,6 +23,7 @@ class Command(BaseCommand):
         parser.add_argument("--port", type=int, default=8000, help="port of the web server")
 
     def handle(self, *args: object, host: str, port: int, **options: object) -> None:
+        _require_free(host, port)
         call_command("migrate", interactive=False, verbosity=0)
         call_command("collectstatic", interactive=False, verbosity=0)
         supervisor = Supervisor(
@@ -35,3 +37,14 @@ class Command(BaseCommand):
     def _write(self, name: str, line: str) -> None:
         sys.stdout.write(f"{name:<{_NAME_WIDTH}} | {line}\n")
         sys.stdout.flush()
+
+
+def _require_free(host: str, port: int) -> None:
+    """Say at once what the web server would only repeat in the log at every restart. Raises CommandError."""
+    try:
+        family, kind, protocol, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
+        with socket.socket(family, kind, protocol) as probe:
+            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            probe.bind(address)
+    except (OSError, OverflowError) as error:
+        raise CommandError(f"--host {host} --port {port}: {error}; choose another port") from error
