@@ -100,18 +100,23 @@ class Master:
         return row_status(row)
 
     async def cancel(self, job_id: str, attempt: int) -> WorkloadStatus:
-        """Stop after the microbatch in progress. An attempt that has ended keeps its outcome. Raises Unknown."""
+        """Stop after the microbatch in progress. An attempt that has ended keeps its outcome.
+
+        Raises Unknown, or Unavailable when the cancel could not be made durable: it stops all the same, and the
+        same request may be sent again.
+        """
         await self._recovered.wait()
         run = self._runs.get(workload_key(job_id, attempt))
-        if run is None or run.cancelled or run.ending:
+        if run is None or run.ending:
             return await self.status(job_id, attempt)
-        run.cancelled = True
-        if run.workflow is not None:
-            self._queue.stop_job(run.workflow.job, reason="cancelled")
-        self._changed.notify()
-        if run.enters(WorkloadState.CANCELLING):
-            await self._write_now(run.transition(WorkloadState.CANCELLING))
-            if run.enters(WorkloadState.CANCELLING):
+        if not run.cancelled:
+            run.cancelled = True
+            if run.workflow is not None:
+                self._queue.stop_job(run.workflow.job, reason="cancelled")
+            self._changed.notify()
+        async with run.cancelling:
+            if not run.ending and run.enters(WorkloadState.CANCELLING):
+                await self._write_now(run.transition(WorkloadState.CANCELLING))
                 run.state = WorkloadState.CANCELLING
         return await self.status(job_id, attempt)
 
@@ -199,7 +204,7 @@ class Master:
             await self._finish(run, WorkloadState.SUCCEEDED, None, artifact)
 
     async def _advance(self, run: Run, state: WorkloadState) -> None:
-        if run.enters(state):
+        if run.enters(state) and not run.cancelled:  # a cancel that is being written down must stay the last word
             await self._durability.write(run.transition(state))
             if run.enters(state):  # a cancel may have come in between
                 run.state = state

@@ -1,7 +1,7 @@
 """An accepted attempt while it is alive in this process, and how its state is written down."""
 
 import asyncio
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from gpu_runtime.protocol.messages import EventBody, StateChanged, SubmitJob, WorkloadState, WorkloadStatus
 from gpu_runtime.store.records import Entry, WorkloadChange, WorkloadRow, Write
@@ -23,6 +23,7 @@ class Run:
     workflow: SftWorkflow | None = None
     resumed: bool = False  # taken up after a restart
     cancelled: bool = False
+    cancelling: asyncio.Lock = field(default_factory=asyncio.Lock)  # one cancel at a time is written down
     ending: bool = False  # its terminal state is being written down: nothing changes the outcome any more
     task: asyncio.Task[None] | None = None
 

@@ -64,7 +64,8 @@ class SftWorkflow:
             batch = await run_in(self.readers, self.source.batch, frames)
             await self.queue.put(self.job, partition_id, batch)
         except Exception as error:  # e.g. a dataset that breaks while it is read: its own job fails
-            reason = getattr(error, "code", "dataset_unreadable")
+            reason = getattr(error, "code", None)  # a foreign library's code may be a number
+            reason = reason if isinstance(reason, str) else "dataset_unreadable"
             raise WorkloadFailed(Failure(reason=reason, message=f"{work.name}: {error}")) from error
 
 

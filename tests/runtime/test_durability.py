@@ -3,6 +3,8 @@
 import asyncio
 import sqlite3
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -28,6 +30,20 @@ def datasets(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="module")
 def binding(datasets: Path) -> DatasetBinding:
     return bind(datasets, make_dataset(datasets / "one"))
+
+
+@contextmanager
+def read_only(journal: Journal, state: Path) -> Iterator[None]:
+    """Nothing can be written to the journal inside the block."""
+    writable = journal._writer
+    uri = f"file:{state}/journal.sqlite3?mode=ro"
+    with journal._write_lock:
+        journal._writer = sqlite3.connect(uri, uri=True, isolation_level=None, check_same_thread=False)
+    try:
+        yield
+    finally:
+        with journal._write_lock:
+            journal._writer = writable
 
 
 def log(text: str) -> Write:
@@ -73,23 +89,41 @@ async def test_an_idle_runtime_whose_journal_refuses_a_submit_says_so_until_the_
 ) -> None:
     submit = submit_message(binding, steps=1)
     async with running(make_config(tmp_path, datasets)) as runtime:
-        writable = runtime.journal._writer
-        runtime.journal._writer = sqlite3.connect(
-            f"file:{tmp_path}/journal.sqlite3?mode=ro", uri=True, isolation_level=None, check_same_thread=False
-        )
-        with pytest.raises(Unavailable) as refused:
-            await runtime.master.submit(submit)
-        assert (refused.value.status, refused.value.body.code) == (503, "journal_unwritable")
-        for _ in range(2):  # at once, and after it was probed in vain
-            assert (runtime.status().accepting, runtime.status().reason) == (False, "journal_unwritable")
-            assert runtime.status().services[0].state == "stopped"
-            await asyncio.sleep(0.2)
-        runtime.journal._writer = writable
+        with read_only(runtime.journal, tmp_path):
+            with pytest.raises(Unavailable) as refused:
+                await runtime.master.submit(submit)
+            assert (refused.value.status, refused.value.body.code) == (503, "journal_unwritable")
+            for _ in range(2):  # at once, and after it was probed in vain
+                assert (runtime.status().accepting, runtime.status().reason) == (False, "journal_unwritable")
+                assert runtime.status().services[0].state == "stopped"
+                await asyncio.sleep(0.2)
         while not runtime.status().accepting:
             await runtime.durability.changed.wait(5)
         await runtime.master.submit(submit)
         assert (await ended(runtime, submit)).state is WorkloadState.SUCCEEDED
         assert [e.body.state for e in events_of(runtime, "job") if e.body.type == "state"].count("accepted") == 1
+
+
+async def test_a_cancel_that_cannot_be_written_down_says_so_each_time_and_stops_the_job_all_the_same(
+    tmp_path: Path, datasets: Path, binding: DatasetBinding
+) -> None:
+    submit = submit_message(binding, steps=100_000)
+    async with running(make_config(tmp_path, datasets)) as runtime:
+        await runtime.master.submit(submit)
+        while not metric(events_of(runtime, "job"), "train/loss"):
+            await runtime.feed.read(after=runtime.journal.last_seq, limit=1, wait_s=5)
+        slot = runtime.training.mounted[0].slot
+        with read_only(runtime.journal, tmp_path):
+            for _ in range(2):
+                with pytest.raises(Unavailable, match="readonly"):
+                    await runtime.master.cancel("job", 1)
+            await asyncio.sleep(0.3)  # the step on the device may end
+            stopped_at = slot.step
+        await asyncio.gather(*(runtime.master.cancel("job", 1) for _ in range(3)))
+        assert (await ended(runtime, submit)).state is WorkloadState.CANCELLED
+        assert slot.step == stopped_at
+        states = [event.body.state for event in events_of(runtime, "job") if event.body.type == "state"]
+    assert states == ["accepted", "starting", "running", "cancelling", "cancelled"]
 
 
 async def test_too_little_free_space_stops_new_work_until_there_is_room(
