@@ -147,6 +147,7 @@ class MemberListApi(ListView):
         operation_id="members_add", parameters=[KEY_PARAMETER], request=MemberInput, responses={201: MemberOutput}
     )
     def post(self, request: TenantRequest) -> Response:
+        refuse_query(request)
         body = parse_body(MemberInput, request.data)
 
         def add() -> Response:
@@ -163,12 +164,14 @@ class MemberApi(APIView):
 
     @extend_schema(operation_id="members_set_role", request=MemberRoleInput, responses=MemberOutput)
     def patch(self, request: TenantRequest, member_id: int) -> Response:
+        refuse_query(request)
         body = parse_body(MemberRoleInput, request.data)
         row = services.member_set_role(actor=request.actor, membership_id=member_id, role=body.role)
         return Response(MemberOutput(row).data)
 
     @extend_schema(operation_id="members_remove", responses={204: None})
     def delete(self, request: TenantRequest, member_id: int) -> Response:
+        refuse_query(request)
         services.member_remove(actor=request.actor, membership_id=member_id)
         return Response(status=204)
 
@@ -190,6 +193,7 @@ class KeyListApi(ListView):
         operation_id="keys_create", parameters=[KEY_PARAMETER], request=KeyInput, responses={201: NewKeyOutput}
     )
     def post(self, request: TenantRequest) -> Response:
+        refuse_query(request)
         body = parse_body(KeyInput, request.data)
 
         def create() -> Response:
@@ -208,5 +212,6 @@ class KeyApi(APIView):
 
     @extend_schema(operation_id="keys_revoke", responses={204: None})
     def delete(self, request: TenantRequest, key_id: UUID) -> Response:
+        refuse_query(request)
         services.key_revoke(actor=request.actor, key_id=key_id)
         return Response(status=204)

@@ -2,7 +2,6 @@
 
 from typing import Annotated, Any
 
-from drf_spectacular.utils import extend_schema
 from pydantic import Field
 from rest_framework.generics import GenericAPIView
 from rest_framework.response import Response
@@ -41,6 +40,3 @@ class ListView(GenericAPIView):
         query = parse_query(self.query, request.query_params)
         page = self.paginate_queryset(self.rows(request, query))
         return self.get_paginated_response(self.get_serializer(page, many=True).data)
-
-
-__all__ = ["ListView", "NoQuery", "PageQuery", "extend_schema", "refuse_query"]

@@ -102,7 +102,7 @@ def _locked_member(actor: Actor, membership_id: int) -> Membership:
 
     Owners are changed by owners only.
     """
-    Tenant.objects.select_for_update().get(pk=actor.tenant.pk)
+    Tenant.objects.select_for_update(no_key=True).get(pk=actor.tenant.pk)
     membership = Membership.objects.filter(pk=membership_id).select_related("user").first()
     if membership is None:
         raise not_found("member")

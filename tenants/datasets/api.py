@@ -156,6 +156,7 @@ class DatasetApi(APIView):
 
     @extend_schema(operation_id="datasets_delete", responses={204: None})
     def delete(self, request: TenantRequest, dataset_id: UUID) -> Response:
+        refuse_query(request)
         services.dataset_delete(tenant=request.tenant, dataset_id=dataset_id)
         return Response(status=204)
 
@@ -183,6 +184,7 @@ class DatasetVersionApi(APIView):
 
     @extend_schema(operation_id="dataset_versions_delete", responses={204: None})
     def delete(self, request: TenantRequest, version_id: UUID) -> Response:
+        refuse_query(request)
         services.version_delete(tenant=request.tenant, version_id=version_id)
         return Response(status=204)
 

@@ -120,7 +120,7 @@ def nudge_validation(version_id: uuid.UUID) -> None:
 
 def _dataset_named(tenant: Tenant, actor: Actor | None, name: str) -> Dataset:
     """Get or create, locked: two imports of one name get two version numbers."""
-    Tenant.objects.select_for_update().get(pk=tenant.pk)
+    Tenant.objects.select_for_update(no_key=True).get(pk=tenant.pk)
     user = actor.user if actor else None
     return Dataset.objects.get_or_create(tenant=tenant, name=name, defaults={"created_by": user})[0]
 

@@ -142,6 +142,8 @@ def test_log_lines_carry_the_id_of_their_request(alice: Person, monkeypatch):
         ('{"name": ' + "[" * 100 + "]" * 100 + "}", 422),
         ("[" * 100_000, 400),
         ('{"name": NaN}', 400),
+        ('{"name": "a", "name": "b"}', 400),
+        ('{"name": ' + "9" * 5000 + "}", 400),
     ],
 )
 def test_json_that_cannot_be_stored_or_hashed_is_refused_never_a_fault(

@@ -3,6 +3,7 @@
 import re
 import uuid
 from dataclasses import dataclass
+from functools import partial
 
 import pytest
 from django.utils import timezone
@@ -151,3 +152,23 @@ def test_a_list_shows_nothing_of_another_tenant(route: str, story: Story, ids: d
     rows = call(story.charlie.api, route, ids).json()["results"]
     assert all("charlie" in str(row) for row in rows)
     assert not any(value in str(rows) for value in ids.values() if len(value) > 8)
+
+
+@pytest.mark.parametrize("route", sorted(set(MATRIX) - {"POST /api/v1/datasets"}))  # its fields come in the query
+def test_no_route_ignores_a_query_parameter_it_does_not_know(route: str, story: Story, ids: dict[str, str]):
+    method, path = fill(route, ids)
+    send = (
+        story.alice.api.get
+        if method == "get"
+        else partial(getattr(story.alice.api, method), data=MATRIX[route].body or {})
+    )
+    answer = send(f"{path}?surprise=1")
+    assert answer.status_code == 422
+    assert "?surprise" in [error["pointer"] for error in answer.json()["errors"]]
+
+
+@pytest.mark.parametrize("route", ["GET /api/v1/jobs", "GET /api/v1/me"])
+def test_a_method_no_view_handles_is_405(route: str, story: Story):
+    path = route.split(" ")[1]
+    for method in ("options", "put"):
+        assert getattr(story.alice.api, method)(path).status_code == 405
