@@ -24,12 +24,9 @@ _STOP_WITHIN_S = 4.5
 def load_bases(config: RuntimeConfig) -> dict[str, Backbone]:
     """Load every configured base; they stay resident. Raises ConfigurationError naming the one that cannot be."""
     torch.set_num_threads(config.threads)
-    device = config.device
-    if device == "auto":
-        device = "cuda" if torch.cuda.is_available() else "cpu"
     load = functools.partial(
         load_backbone,
-        device=device,
+        device=_device(config.device),
         dtype=config.dtype,
         max_tokens_per_forward=config.max_tokens_per_forward or DEFAULT_TOKENS_PER_FORWARD,
     )
@@ -40,6 +37,17 @@ def load_bases(config: RuntimeConfig) -> dict[str, Backbone]:
         except (ValueError, OSError) as error:
             raise ConfigurationError(f"base model {name}={entry.source}: {error}") from error
     return bases
+
+
+def _device(wanted: str) -> str:
+    """``auto`` resolved; any other is tried out, because torch has many words for one that is not there."""
+    if wanted == "auto":
+        return "cuda" if torch.cuda.is_available() else "cpu"
+    try:
+        torch.zeros(1, device=wanted).item()
+    except Exception as error:
+        raise ConfigurationError(f"device {wanted!r}: {str(error).splitlines()[0]}") from error
+    return wanted
 
 
 def serve(config: RuntimeConfig) -> None:

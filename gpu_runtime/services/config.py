@@ -9,7 +9,9 @@ from typing import Any
 from gpu_runtime.protocol.catalog import DEFAULT_BASE_MODELS, BaseModelEntry, parse_base_models
 
 _PREFIX = "JOYNEXUS_RUNTIME_"
+_OF_THE_CONTROL_PLANE = {f"{_PREFIX}URL"}  # where it finds this runtime; both may share an environment
 _GIB = 2**30
+_PORT_MAX = 65535
 
 
 class ConfigurationError(ValueError):
@@ -52,6 +54,8 @@ class RuntimeConfig:
             raise ConfigurationError(f"--datasets {self.datasets}: not a folder")
         if self.dtype not in ("float32", "bfloat16", "float16"):
             raise ConfigurationError(f"dtype {self.dtype!r}: allowed are float32, bfloat16 and float16")
+        if self.verify_datasets not in (0, 1):
+            raise ConfigurationError(f"{_PREFIX}VERIFY_DATASETS is {self.verify_datasets}; allowed: 0 and 1")
         if not self.bases:
             raise ConfigurationError("JOYNEXUS_BASE_MODELS names no base model")
         for name, least in _LEAST.items():
@@ -102,12 +106,15 @@ _LEAST = {
 
 
 def _settings(environment: Mapping[str, str]) -> dict[str, Any]:
-    """Optional settings of ``environment``; integers are read as such."""
-    known = {f"{_PREFIX}{field.name.upper()}": field for field in fields(RuntimeConfig) if field.type in (int, str)}
-    required = {"listen", "token"}
+    """Optional settings of ``environment``; integers are read as such. A name that is no setting is refused."""
+    settable = [field for field in fields(RuntimeConfig) if field.type in (int, str) and field.name != "listen"]
+    known = {f"{_PREFIX}{field.name.upper()}": field for field in settable}
+    unknown = {name for name in environment if name.startswith(_PREFIX)} - set(known) - _OF_THE_CONTROL_PLANE
+    if unknown:
+        raise ConfigurationError(f"{', '.join(sorted(unknown))}: no such setting; allowed: {', '.join(sorted(known))}")
     values: dict[str, Any] = {}
     for variable, field in known.items():
-        if field.name in required or variable not in environment:
+        if field.name == "token" or variable not in environment:
             continue
         text = environment[variable]
         try:
@@ -123,5 +130,8 @@ def _check_listen(listen: str) -> None:
     if kind == "unix":
         if not rest or len(rest.encode()) > 107:
             raise ConfigurationError(f"--listen {listen}: a socket path has 1 to 107 bytes")
-    elif not rest.rpartition(":")[2].isdigit():
-        raise ConfigurationError(f"--listen {listen!r}: expected unix:PATH or HOST:PORT")
+        return
+    host, _, port = listen.rpartition(":")
+    if not host or not port.isdecimal() or int(port) > _PORT_MAX:
+        allowed = f"unix:PATH or HOST:PORT, a port is 0 to {_PORT_MAX}, and 0.0.0.0 must be said where it is meant"
+        raise ConfigurationError(f"--listen {listen!r}: expected {allowed}")

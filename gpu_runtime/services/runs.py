@@ -4,6 +4,7 @@ import asyncio
 from dataclasses import dataclass, field
 
 from gpu_runtime.protocol.messages import EventBody, StateChanged, SubmitJob, WorkloadState, WorkloadStatus
+from gpu_runtime.services.errors import Refused
 from gpu_runtime.store.records import Entry, WorkloadChange, WorkloadRow, Write
 from gpu_runtime.training.clock import unix_us
 from gpu_runtime.training.mounted import Failure
@@ -93,5 +94,7 @@ def failure_of(error: Exception) -> Failure:
     """What ended a run."""
     if isinstance(error, WorkloadFailed):
         return error.failure
+    if isinstance(error, Refused):  # allowed at submit, and no more: its dataset is gone
+        return Failure(reason=error.body.code, message=error.body.message)
     failure = explain(error)
     return Failure(reason="internal_error", message=failure.message) if failure.reason == "step_failed" else failure

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from gpu_runtime.placement.local import load_bases
 from gpu_runtime.services.config import ConfigurationError, RuntimeConfig
 from tests.support.runtime import REPOSITORY, SETTINGS
 
@@ -34,6 +35,12 @@ def test_numbers_and_names_come_from_the_environment(tmp_path: Path) -> None:
         ({"JOYNEXUS_RUNTIME_WINDOW_MS": "-1"}, "JOYNEXUS_RUNTIME_WINDOW_MS is -1; allowed: at least 0"),
         ({"JOYNEXUS_RUNTIME_THREADS": "two"}, "JOYNEXUS_RUNTIME_THREADS is 'two'; a whole number"),
         ({"JOYNEXUS_RUNTIME_DTYPE": "int8"}, "'int8': allowed are float32, bfloat16 and float16"),
+        ({"JOYNEXUS_RUNTIME_VERIFY_DATASETS": "2"}, "VERIFY_DATASETS is 2; allowed: 0 and 1"),
+        (
+            {"JOYNEXUS_RUNTIME_WINDOW": "5"},
+            "JOYNEXUS_RUNTIME_WINDOW: no such setting; allowed: JOYNEXUS_RUNTIME_CACHE",
+        ),
+        ({"JOYNEXUS_RUNTIME_STATE": "/x"}, "JOYNEXUS_RUNTIME_STATE: no such setting"),
         ({"JOYNEXUS_BASE_MODELS": "gpt"}, "'gpt': not built in"),
         ({"JOYNEXUS_BASE_MODELS": ""}, "names no base model"),
     ],
@@ -44,10 +51,20 @@ def test_a_wrong_setting_is_refused_by_name(tmp_path: Path, environment: dict[st
     assert says in str(refused.value)
 
 
-@pytest.mark.parametrize("listen", ["unix:", f"unix:/{'x' * 107}", "8000", "localhost:http"])
+@pytest.mark.parametrize("listen", ["unix:", f"unix:/{'x' * 107}", "8000", "localhost:http", ":80", "h:65536", "h:²"])
 def test_an_address_that_cannot_be_listened_on_is_refused(tmp_path: Path, listen: str) -> None:
     with pytest.raises(ConfigurationError, match="--listen"):
         read(tmp_path, listen)
+
+
+def test_the_control_planes_own_setting_of_the_same_prefix_does_not_disturb(tmp_path: Path) -> None:
+    assert read(tmp_path, JOYNEXUS_RUNTIME_URL="unix:///s") == read(tmp_path)
+
+
+@pytest.mark.parametrize("device", ["gpu", "cuda:99", "meta"])
+def test_a_device_that_is_not_there_is_refused_by_name(tmp_path: Path, device: str) -> None:
+    with pytest.raises(ConfigurationError, match=f"device '{device}': "):
+        load_bases(read(tmp_path, JOYNEXUS_RUNTIME_DEVICE=device))
 
 
 def test_a_dataset_root_that_is_no_folder_is_refused(tmp_path: Path) -> None:

@@ -1,7 +1,9 @@
 """Jobs on the real thing: tiny base, real heads, real files, in one process."""
 
+import asyncio
 import hashlib
 import json
+import shutil
 import zipfile
 from io import BytesIO
 from pathlib import Path
@@ -198,6 +200,36 @@ async def test_a_dataset_whose_files_changed_since_validation_fails_its_job(
         status = await ended(runtime, submit)
     assert (status.state, status.reason) == (WorkloadState.FAILED, "dataset_changed")
     assert "hash" in status.message
+
+
+@pytest.mark.parametrize(
+    ("damage", "reason"),
+    [("folder", "dataset_missing"), ("video", "file_missing"), ("half", "frame_not_at_timestamp")],
+)
+async def test_a_dataset_that_breaks_after_its_submit_fails_its_job_alone(
+    tmp_path: Path, tmp_path_factory: pytest.TempPathFactory, damage: str, reason: str
+) -> None:
+    datasets = tmp_path_factory.mktemp("breaking")
+    path = make_dataset(datasets / "set")
+    bad = submit_message(bind(datasets, path), job_id="bad", tenant_id="b", steps=100_000)
+    good = submit_message(bind(datasets, make_dataset(datasets / "good")), job_id="good", steps=20)
+    waits = {"max_jobs": 1} if damage == "folder" else {"cache_bytes": 0}
+    async with running(make_config(tmp_path, datasets, **waits)) as runtime:
+        for submit in (good, bad):
+            await runtime.master.submit(submit)
+        while damage != "folder" and (await runtime.master.status("bad", 1)).step < 3:
+            await asyncio.sleep(0.01)
+        if damage == "folder":
+            shutil.rmtree(path)
+        for video in path.rglob("*.mp4"):
+            data = video.read_bytes()
+            video.unlink()
+            if damage == "half":
+                video.write_bytes(data[: len(data) // 2])
+        status = await ended(runtime, bad)
+        assert (await ended(runtime, good)).state is WorkloadState.SUCCEEDED
+        assert (status.state, status.reason) == (WorkloadState.FAILED, reason), status
+        assert runtime.partitions.live_bytes == 0
 
 
 async def test_more_jobs_than_may_be_mounted_wait_and_then_run(
