@@ -84,18 +84,19 @@ debian_entry() {
 
 # Another apt-get may hold the package lists; DPkg::Lock::Timeout does not cover them.
 apt_update() {
-    local attempt
+    local attempt told
+    told=$(mktemp)
     for attempt in {1..60}; do
-        if "${APT[@]}" update -q >/tmp/joynexus-apt-update.$$ 2>&1; then
-            rm -f /tmp/joynexus-apt-update.$$
+        if "${APT[@]}" update -q >"$told" 2>&1; then
+            rm -f "$told"
             return 0
         fi
-        grep -q 'Could not get lock' /tmp/joynexus-apt-update.$$ || break
+        grep -q 'Could not get lock' "$told" || break
         echo "system-packages: waiting for another apt-get ($attempt)" >&2
         sleep 5
     done
-    cat /tmp/joynexus-apt-update.$$ >&2
-    rm -f /tmp/joynexus-apt-update.$$
+    cat "$told" >&2
+    rm -f "$told"
     return 5
 }
 

@@ -6,6 +6,7 @@ import zipfile
 import pytest
 from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import Page, expect
+from playwright.sync_api import TimeoutError as PlaywrightTimeout
 
 from tests.support.stack import Stack, sft_spec
 
@@ -68,6 +69,10 @@ def test_a_finished_job_shows_curves_cost_and_a_download(log_in, stack, alice, f
     page.goto(f"{stack.url}/jobs/{finished_job}/")
     wait_for_points(page, "loss", 40)
     expect(page.locator('[data-count="loss"]')).to_have_text("40 points")
+    expect(page.locator("[data-live]")).to_have_text("Ended")
+    with pytest.raises(PlaywrightTimeout):  # coming back to the tab of an ended job opens no stream
+        with page.expect_websocket(timeout=1500):
+            page.evaluate("() => document.dispatchEvent(new Event('visibilitychange'))")
     expect(page.locator("[data-live]")).to_have_text("Ended")
     expect(page.locator("[data-cost]")).to_contain_text("€")
     with page.expect_download() as waiting:

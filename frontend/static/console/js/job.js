@@ -173,7 +173,7 @@ async function start() {
   counts();
   board.now();
   stream.cursor = Math.min(seen, told);
-  if (TERMINAL.has(page.state)) showState(badge, "ended");
+  if (TERMINAL.has(page.state)) stream.end();
   else stream.open();
 }
 

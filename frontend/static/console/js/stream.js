@@ -21,6 +21,7 @@ export class JobStream {
     if (this.#ended) return;
     const scheme = location.protocol === "https:" ? "wss" : "ws";
     const socket = new WebSocket(`${scheme}://${location.host}/ws/jobs/${this.id}?after=${this.cursor}`);
+    this.#socket?.close();
     this.#socket = socket;
     this.#watch();
     socket.onmessage = (message) => this.#receive(socket, JSON.parse(message.data));
