@@ -81,9 +81,10 @@ async def _serve(config: RuntimeConfig) -> None:
         async with asyncio.timeout(_STOP_WITHIN_S):
             server.should_exit = True
             await asyncio.gather(serving, runtime.stop(work))
+            await asyncio.to_thread(runtime.drain)
     except TimeoutError:
         # Threads cannot be interrupted. Whatever is not durable now is redone from the last checkpoint.
-        _log.warning("the step in progress does not end; leaving it to the next start")
+        _log.warning("work in progress does not end; leaving it to the next start")
         logging.shutdown()
         os._exit(0)
     runtime.close()

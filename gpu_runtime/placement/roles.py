@@ -88,10 +88,14 @@ class LocalRuntime:
                 await self.training.save(job)
         await self.master.stop()
 
-    def close(self) -> None:
-        """End the threads and close the journal."""
+    def drain(self) -> None:
+        """End the threads. Blocks for as long as one is busy, e.g. with hashing a large dataset."""
         for pool in (*self._pools.values(), self.training.compute):
             pool.shutdown(wait=True, cancel_futures=True)
+
+    def close(self) -> None:
+        """End the threads and close the journal."""
+        self.drain()
         self.durability.close()
         self.journal.close()
 

@@ -3,6 +3,7 @@
 import asyncio
 import functools
 import logging
+from collections import Counter
 from collections.abc import Mapping
 from concurrent.futures import Executor
 from pathlib import Path
@@ -60,7 +61,8 @@ class Master:
         self._mounter, self._publisher, self._mounts = mounter, publisher, mounts
         self._max_jobs = max_jobs
         self._runs: dict[str, Run] = {}
-        self._working: set[str] = set()
+        self._waiting: list[Run] = []  # for a place, in order of arrival
+        self._working: dict[str, Run] = {}  # those that have one
         self._accepting = asyncio.Lock()
         self._recovered = asyncio.Event()
         self._changed = Signal()
@@ -165,9 +167,7 @@ class Master:
     async def _drive(self, run: Run) -> None:
         """From accepted to a terminal state; whatever goes wrong is this attempt's own failure."""
         try:
-            while len(self._working) >= self._max_jobs and not run.cancelled:
-                await self._changed.wait()
-            self._working.add(run.key)
+            await self._place(run)
             if run.resumed:
                 await self._durability.write(Write(entries=(run.entry(_resumed(run)),)))
             if run.cancelled:
@@ -178,8 +178,23 @@ class Master:
             _log.exception("workload %s", run.key)
             await self._finish(run, WorkloadState.FAILED, failure_of(error))
         finally:
-            self._working.discard(run.key)
+            self._working.pop(run.key, None)
             self._changed.notify()
+
+    async def _place(self, run: Run) -> None:
+        """Wait for one of the ``max_jobs`` places; the next free one goes to the tenant that has the fewest."""
+        self._waiting.append(run)
+        try:
+            while not run.cancelled and (len(self._working) >= self._max_jobs or self._next() is not run):
+                await self._changed.wait()
+            self._working[run.key] = run
+        finally:
+            self._waiting.remove(run)
+            self._changed.notify()
+
+    def _next(self) -> Run:
+        places = Counter(run.submit.tenant_id for run in self._working.values())
+        return min(self._waiting, key=lambda run: places[run.submit.tenant_id])
 
     async def _run(self, run: Run) -> None:
         await self._advance(run, WorkloadState.STARTING)

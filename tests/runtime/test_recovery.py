@@ -144,6 +144,28 @@ sys.exit(main())
 """
 
 
+HASHING = """
+import sys, time
+from gpu_runtime.services.datasets import DatasetVerifier
+DatasetVerifier.open = lambda *_: time.sleep(600)
+from gpu_runtime.__main__ import main
+sys.exit(main())
+"""
+
+
+def test_a_dataset_that_takes_long_to_check_cannot_hold_up_the_end(
+    tmp_path: Path, datasets: Path, binding: DatasetBinding
+) -> None:
+    runtime = RuntimeProcess(tmp_path / "state", datasets)
+    runtime.start(entry=("-c", HASHING))
+    runtime.submit(submit_message(binding, steps=3))
+    runtime.until(lambda: runtime.job("job").state is WorkloadState.STARTING or None)
+    assert runtime.terminate() < 5
+    runtime.start()
+    assert runtime.until_ended("job").state is WorkloadState.SUCCEEDED
+    runtime.close()
+
+
 def test_a_step_that_does_not_end_cannot_hold_up_the_end(
     tmp_path: Path, datasets: Path, binding: DatasetBinding
 ) -> None:

@@ -245,6 +245,25 @@ async def test_more_jobs_than_may_be_mounted_wait_and_then_run(
     assert states.index(("job1", "succeeded")) < states.index(("job2", "starting"))
 
 
+async def test_the_next_place_goes_to_the_tenant_that_has_the_fewest_and_a_cancelled_job_holds_nobody_up(
+    tmp_path: Path, datasets: Path, one_view: DatasetBinding
+) -> None:
+    many = [submit_message(one_view, job_id=f"many{n}", tenant_id="many", steps=4) for n in range(4)]
+    many[0] = submit_message(one_view, job_id="many0", tenant_id="many", steps=100_000)
+    gone = submit_message(one_view, job_id="gone", tenant_id="one", steps=4)
+    one = submit_message(one_view, job_id="one", tenant_id="one", steps=4)
+    async with running(make_config(tmp_path, datasets, max_jobs=2)) as runtime:
+        for submit in (*many, gone, one):
+            await runtime.master.submit(submit)
+        await runtime.master.cancel("gone", 1)
+        for submit in (*many[1:], one):
+            assert (await ended(runtime, submit)).state is WorkloadState.SUCCEEDED
+        await runtime.master.cancel("many0", 1)
+        assert (await ended(runtime, gone)).state is WorkloadState.CANCELLED
+        started = [e.job_id for e in events_of(runtime) if e.body.type == "state" and e.body.state == "starting"]
+    assert started == ["many0", "many1", "one", "many2", "many3"]
+
+
 def plan(**changes: int) -> SftPlan:
     training = TrainingSpec(**{"steps": 6, "batch_size": 4, "evaluate_every": 3, "checkpoint_every": 2} | changes)
     return SftPlan.of(training, lengths=(10,) * 5, fit_frames=7)
