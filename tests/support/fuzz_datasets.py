@@ -6,6 +6,7 @@ own because damaged media may crash a decoder, which must fail a test and not th
 
 import json
 import random
+import resource
 import shutil
 import sys
 from collections import Counter
