@@ -31,7 +31,7 @@ export function readable(hex, t) {
 
 export function layout(t, { revision, log = false, right = 104, unit = "", y = {}, x = {}, notes = [], bars = false }) {
   const axis = { gridcolor: t.grid, zeroline: false, linecolor: t.line, tickcolor: t.line, tickfont: { color: t.ink3, size: 11 } };
-  const end = unit ? [{ xref: "paper", x: 1, xanchor: "left", xshift: 12, yref: "paper", y: 0, yanchor: "top", yshift: -6, showarrow: false, text: unit, font: { size: 11, color: t.ink3 } }] : [];
+  const end = unit ? [{ xref: "paper", x: 1, xanchor: "left", xshift: 22, yref: "paper", y: 0, yanchor: "top", yshift: -6, showarrow: false, text: unit, font: { size: 11, color: t.ink3 } }] : [];
   return {
     paper_bgcolor: "rgba(0,0,0,0)", plot_bgcolor: "rgba(0,0,0,0)", font: { family: t.font, size: 11, color: t.ink2 },
     margin: { l: 46, r: right, t: 8, b: 28 }, showlegend: false, bargap: 0.28, hovermode: bars ? "closest" : "x unified",
