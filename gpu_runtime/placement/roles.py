@@ -117,7 +117,7 @@ class LocalRuntime:
             self.partitions,
             self.durability,
             self._pools["files"],
-            config.partition_bytes_per_tenant,
+            config.batch_bytes_max,
         )
         self.training = TrainingService(
             queue=self.queue,
@@ -157,6 +157,7 @@ class LocalRuntime:
             publisher=publisher,
             mounts=self._pools["mounts"],
             max_jobs=config.max_jobs,
+            batch_bytes_max=config.batch_bytes_max,
         )
 
 

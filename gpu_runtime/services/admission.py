@@ -10,18 +10,20 @@ from gpu_runtime.protocol.messages import SubmitJob
 from gpu_runtime.protocol.schema import DatasetSummary
 from gpu_runtime.protocol.specs import SftJobSpec
 from gpu_runtime.services.errors import InvalidSubmit
+from gpu_runtime.training.work import image_bytes
 
 _JOB_ID = re.compile(r"[A-Za-z0-9_-]{1,100}")  # it names folders and partitions
 
 
-def admit(submit: SubmitJob, datasets: Path, bases: Mapping[str, Backbone]) -> None:
-    """Raise InvalidSubmit naming the field, its value and what is allowed."""
+def admit(submit: SubmitJob, datasets: Path, bases: Mapping[str, Backbone], batch_bytes_max: int) -> None:
+    """Raise InvalidSubmit naming the field, its value and what is allowed. ``batch_bytes_max``: of one batch."""
     if not _JOB_ID.fullmatch(submit.job_id):
         message = f"job_id {submit.job_id!r}: allowed are 1 to 100 letters, digits, '_' and '-'"
         raise InvalidSubmit("invalid_job_id", message, "job_id")
     _check_base(submit.spec, bases)
     dataset_folder(submit, datasets)
     _check_dataset(submit.spec, submit.dataset.summary)
+    _check_size(submit.spec, submit.dataset.summary, batch_bytes_max)
     if submit.spec.dataset.id != submit.dataset.version_id:
         raise InvalidSubmit(
             "dataset_mismatch",
@@ -70,3 +72,15 @@ def _check_dataset(spec: SftJobSpec, summary: DatasetSummary) -> None:
     if spec.head.horizon > summary.episode_length_max:
         message = f"horizon {spec.head.horizon}: the longest episode has {summary.episode_length_max} frames"
         raise InvalidSubmit("horizon_mismatch", message, "spec.head.horizon")
+
+
+def _check_size(spec: SftJobSpec, summary: DatasetSummary, batch_bytes_max: int) -> None:
+    cameras = summary.schema_.cameras if spec.dataset.cameras is None else spec.dataset.cameras
+    sample = image_bytes(1, len(cameras), spec.dataset.image_size)
+    if spec.training.batch_size * sample > batch_bytes_max:
+        message = (
+            f"batch_size {spec.training.batch_size}: a sample of {len(cameras)} views at image_size"
+            f" {spec.dataset.image_size} has {sample} bytes, a batch may have {batch_bytes_max};"
+            f" allowed: at most {batch_bytes_max // sample}"
+        )
+        raise InvalidSubmit("partition_too_large", message, "spec.training.batch_size")

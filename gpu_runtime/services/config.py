@@ -65,6 +65,11 @@ class RuntimeConfig:
                 )
         _check_listen(self.listen)
 
+    @property
+    def batch_bytes_max(self) -> int:
+        """What a single batch may hold: for more there would never be room."""
+        return min(self.partition_bytes, self.partition_bytes_per_tenant)
+
     @classmethod
     def read(
         cls, *, state: str, listen: str, datasets: str, environment: Mapping[str, str] | None = None

@@ -54,12 +54,13 @@ class Master:
         publisher: Publisher,
         mounts: Executor,
         max_jobs: int,
+        batch_bytes_max: int,
     ) -> None:
         self._datasets, self._bases = datasets, bases
         self._journal, self._durability = journal, durability
         self._queue, self._training = queue, training
         self._mounter, self._publisher, self._mounts = mounter, publisher, mounts
-        self._max_jobs = max_jobs
+        self._max_jobs, self._batch_bytes_max = max_jobs, batch_bytes_max
         self._runs: dict[str, Run] = {}
         self._waiting: list[Run] = []  # for a place, in order of arrival
         self._working: dict[str, Run] = {}  # those that have one
@@ -86,7 +87,7 @@ class Master:
                     key = workload_key(submit.job_id, submit.attempt)
                     raise Conflict("conflict", f"{key} was accepted with another body", "job_id")
                 return await self.status(submit.job_id, submit.attempt)
-            admit(submit, self._datasets, self._bases)
+            admit(submit, self._datasets, self._bases, self._batch_bytes_max)
             run = await self._accept(submit, digest)
         self._start(run)
         return run.status

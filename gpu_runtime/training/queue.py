@@ -73,7 +73,7 @@ class SharedQueue:
         Raises PartitionTooLarge when there never will be.
         """
         arrays, metadata = pack_batch(batch)
-        self._refuse_too_large(sum(array.nbytes for array in arrays.values()))
+        self.refuse_too_large(sum(array.nbytes for array in arrays.values()))
         write = functools.partial(self._partitions.put, partition_id, arrays, metadata)
         while not job.stopped:
             try:
@@ -90,10 +90,12 @@ class SharedQueue:
                 await self.changed.wait()
         self._partitions.clear(partition_id)  # the job was stopped while its payload was being written
 
-    def _refuse_too_large(self, size: int) -> None:
+    def refuse_too_large(self, size: int) -> None:
+        """Raise PartitionTooLarge for a payload of so many bytes that there never would be room for it."""
         if size > self._max_partition_bytes:
-            allowed = f"at most {self._max_partition_bytes}; use a smaller batch, image size or number of cameras"
-            raise PartitionTooLarge(f"one batch holds {size} bytes; allowed: {allowed}")
+            advice = "use a smaller batch, image size or number of cameras, or fewer frames to fit on"
+            allowed = f"at most {self._max_partition_bytes}"
+            raise PartitionTooLarge(f"one batch holds {size} bytes; allowed: {allowed}; {advice}")
 
     def _offer(self, job: MountedJob, partition_id: str) -> None:
         now_us = monotonic_us()

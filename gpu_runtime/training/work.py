@@ -33,6 +33,11 @@ class Work:
         return self.chunk == self.chunks - 1
 
 
+def image_bytes(samples: int, views: int, image_size: int) -> int:
+    """Bytes of a batch's images, which are nearly all of its payload: known before a frame is decoded."""
+    return samples * views * image_size * image_size * 3
+
+
 def pack_batch(batch: SampleBatch) -> tuple[dict[str, np.ndarray], dict[str, str]]:
     """(arrays, metadata) of one partition."""
     arrays = {f"image.{view:02d}": image for view, image in enumerate(batch.images)}

@@ -11,7 +11,7 @@ from gpu_runtime.data.samples import SampleSource
 from gpu_runtime.protocol.specs import SftJobSpec
 from gpu_runtime.training.mounted import Failure, MountedJob
 from gpu_runtime.training.queue import SharedQueue, run_in
-from gpu_runtime.training.work import Work
+from gpu_runtime.training.work import Work, image_bytes
 from gpu_runtime.workflows.plan import SftPlan
 
 
@@ -61,6 +61,8 @@ class SftWorkflow:
         if not reserved:
             return
         try:
+            size = image_bytes(samples, len(self.source.cameras), self.spec.dataset.image_size)
+            self.queue.refuse_too_large(size)  # before it is held in memory
             batch = await run_in(self.readers, self.source.batch, frames)
             await self.queue.put(self.job, partition_id, batch)
         except Exception as error:  # e.g. a dataset that breaks while it is read: its own job fails

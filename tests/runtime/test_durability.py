@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 from safetensors import SafetensorError
 
+from gpu_runtime.data.samples import SampleSource
 from gpu_runtime.protocol.messages import DatasetBinding, LogWritten, WorkloadState
 from gpu_runtime.services.errors import Unavailable
 from gpu_runtime.store import durability as durability_module
@@ -210,14 +211,17 @@ async def test_jobs_whose_batches_hardly_fit_take_turns(
         assert runtime.partitions.live_bytes == 0
 
 
-async def test_a_batch_that_never_fits_fails_its_job_and_says_what_would_help(
-    tmp_path: Path, datasets: Path, binding: DatasetBinding
+@pytest.mark.parametrize("limit", ["partition_bytes", "partition_bytes_per_tenant"])
+async def test_a_batch_that_never_fits_fails_its_job_before_it_is_in_memory_and_says_what_would_help(
+    tmp_path: Path, datasets: Path, binding: DatasetBinding, limit: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(SampleSource, "batch", lambda *_: pytest.fail("the batch was read"))
     submit = submit_message(binding)
-    async with running(make_config(tmp_path, datasets, partition_bytes_per_tenant=40_000)) as runtime:
+    async with running(make_config(tmp_path, datasets, **{limit: 40_000})) as runtime:
         await runtime.master.submit(submit)
         status = await ended(runtime, submit)
     assert (status.state, status.reason) == (WorkloadState.FAILED, "partition_too_large")
+    assert "fit/0: one batch holds 49152 bytes; allowed: at most 40000" in status.message
     assert "use a smaller batch, image size or number of cameras" in status.message
 
 

@@ -107,6 +107,13 @@ def changed(submit: SubmitJob, **changes) -> bytes:
         ({"dataset__storage_key": "../etc"}, "dataset_outside_root", "dataset.storage_key", "'../etc'"),
         ({"dataset__storage_key": ""}, "dataset_outside_root", "dataset.storage_key", "''"),
         ({"dataset__storage_key": "none"}, "dataset_missing", "dataset.storage_key", "'none'"),
+        (
+            {"spec__training__batch_size": 1024, "spec__dataset__image_size": 1024},
+            "partition_too_large",
+            "spec.training.batch_size",
+            "batch_size 1024: a sample of 1 views at image_size 1024 has 3145728 bytes, a batch may have 1073741824; "
+            "allowed: at most 341",
+        ),
         ({"attempt": 0}, "invalid", "attempt", "greater than or equal to 1"),
         ({"job_id": "a/b"}, "invalid_job_id", "job_id", "letters, digits"),
     ],
