@@ -14,7 +14,7 @@ from collections import defaultdict
 from pathlib import Path
 
 DATABASE_SUITES = ("tests/control_plane", "tests/tenants", "tests/jobs", "tests/isolation", "tests/frontend")
-PYTEST = (sys.executable, "-m", "pytest", "-q", "-x", "--durations=5", "--timeout=300")
+PYTEST = (sys.executable, "-m", "pytest", "-q", "--durations=5", "--timeout=300")
 BROWSER_PLUGINS = ("-p", "playwright")
 
 SUITES: dict[str, tuple[str, ...]] = {
