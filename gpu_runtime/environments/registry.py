@@ -10,6 +10,7 @@ from gpu_runtime.environments.errors import SimulatorMissing, UnknownEnvironment
 FAMILIES = {
     "": "gpu_runtime.environments.maniskill",
     "gym_pusht": "gpu_runtime.environments.pusht",
+    "joynexus": "gpu_runtime.environments.reach",
 }
 
 
