@@ -2,9 +2,8 @@
 
 from collections.abc import Hashable, Mapping
 from dataclasses import dataclass
-from typing import TypeVar
+from typing import Generic, TypeVar
 
-from gpu_runtime.protocol.ids import PartitionId
 from gpu_runtime.scheduler.errors import require
 
 K = TypeVar("K", bound=Hashable)
@@ -31,43 +30,48 @@ def split_exactly(total_us: int, weights: Mapping[K, int]) -> dict[K, int]:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class MeasuredStep:
-    """One device step: the shared forward, what ran for one partition alone, and the time nobody asked for."""
+class MeasuredStep(Generic[K]):
+    """One device step: the shared forward, what ran for one of its members alone, and the time nobody asked for.
+
+    Members are partitions of a training step, requests of an inference step.
+    """
 
     busy_us: int  # the whole step, measured once
     shared_us: int  # the grouped frozen forward
-    private_us: Mapping[PartitionId, int]  # head, backward, optimizer of one partition
+    private_us: Mapping[K, int]  # head, backward, optimizer of one member
 
     def __post_init__(self) -> None:
         for field, value in (("busy_us", self.busy_us), ("shared_us", self.shared_us)):
             require(value >= 0, field, value, "zero or more")
-        for partition_id, value in self.private_us.items():
-            require(value >= 0, f"private_us[{partition_id!r}]", value, "zero or more")
+        for member, value in self.private_us.items():
+            require(value >= 0, f"private_us[{member!r}]", value, "zero or more")
         require(self.overhead_us >= 0, "busy_us", self.busy_us, "at least shared_us + sum(private_us)")
 
     @property
     def overhead_us(self) -> int:
-        """Time the platform itself used: collation, launch gaps, partitions that left the group."""
+        """Time the platform itself used: collation, launch gaps, members that left the group."""
         return self.busy_us - self.shared_us - sum(self.private_us.values())
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Attribution:
+class Attribution(Generic[K]):
     """Who pays for one step. ``sum(shares.values()) + overhead_us`` is the measured busy time, always."""
 
-    shares: dict[PartitionId, int]  # microseconds
+    shares: dict[K, int]  # microseconds
     overhead_us: int
 
 
-def attribute(step: MeasuredStep, tokens: Mapping[PartitionId, int]) -> Attribution:
+def attribute(step: MeasuredStep[K], tokens: Mapping[K, int]) -> Attribution[K]:
     """Charge the shared forward by tokens and private time to its owner; the rest is platform overhead.
 
-    Raises InvalidRequest when private time belongs to a partition that is not in the group.
+    Raises InvalidRequest when private time belongs to somebody who is not in the group.
     """
     strangers = step.private_us.keys() - tokens.keys()
-    require(not strangers, "private_us", sorted(strangers), f"partitions of the group {sorted(tokens)}")
+    require(
+        not strangers, "private_us", sorted(map(str, strangers)), f"members of the group {sorted(map(str, tokens))}"
+    )
     shares = split_exactly(step.shared_us, tokens)
-    for partition_id, private_us in step.private_us.items():
-        shares[partition_id] += private_us
+    for member, private_us in step.private_us.items():
+        shares[member] += private_us
     assert sum(shares.values()) + step.overhead_us == step.busy_us
     return Attribution(shares=shares, overhead_us=step.overhead_us)

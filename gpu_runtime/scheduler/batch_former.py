@@ -54,10 +54,9 @@ class BatchFormer(Generic[K]):
     """
 
     def __init__(self, *, batch_limit_tokens: int, window_us: int, wait_us: int) -> None:
-        require(batch_limit_tokens > 0, "batch_limit_tokens", batch_limit_tokens, "above zero")
         require(window_us >= 0, "window_us", window_us, "zero or more")
         require(wait_us >= 0, "wait_us", wait_us, "zero or more")
-        self._limit_tokens = batch_limit_tokens
+        self.set_batch_limit(batch_limit_tokens)
         self._window_us = window_us
         self._wait_us = wait_us
         self._backlog: Backlog[K] = Backlog()
@@ -79,10 +78,24 @@ class BatchFormer(Generic[K]):
         """Requests that were taken and are not settled."""
         return frozenset(self._held)
 
+    def holds(self, request_id: K) -> bool:
+        """The request was taken and is not settled."""
+        return request_id in self._held
+
     @property
     def busy(self) -> bool:
         """A batch was taken and is not settled: whatever arrives now gathers without waiting further."""
         return bool(self._held)
+
+    @property
+    def batch_limit_tokens(self) -> int:
+        """B: a full batch."""
+        return self._limit_tokens
+
+    def set_batch_limit(self, tokens: int) -> None:
+        """Change B, from the next decision on."""
+        require(tokens > 0, "batch_limit_tokens", tokens, "above zero")
+        self._limit_tokens = tokens
 
     def fire_at_us(self, now_us: int) -> int:
         """When a request that arrives now wants its batch to start: T from now, at once while busy."""

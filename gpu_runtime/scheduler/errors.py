@@ -52,6 +52,28 @@ class QueueFull(SchedulerError):
         self.reason = reason  # "tenant_bytes" | "total_bytes"
 
 
+class DuplicateRequest(SchedulerError):
+    """This request id waits or runs already."""
+
+    code = "duplicate_request"
+
+
+class UnknownRequest(SchedulerError, LookupError):
+    """No request with this id waits or runs."""
+
+    code = "unknown_request"
+
+
+class InferenceQueueFull(SchedulerError):
+    """As many predict requests as allowed wait or run already; ask again after an answer."""
+
+    code = "inference_queue_full"
+
+    def __init__(self, message: str, *, reason: str) -> None:
+        super().__init__(message)
+        self.reason = reason  # "session_requests" | "tenant_requests" | "total_requests"
+
+
 class StalenessBound(SchedulerError):
     """The result would be older than the staleness bound when its turn comes."""
 

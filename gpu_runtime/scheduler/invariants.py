@@ -31,7 +31,7 @@ def _hold(condition: bool, invariant: str, detail: object) -> None:
 # --- accounting -----------------------------------------------------------------------------------------------------
 
 
-def check_accounting(step: MeasuredStep, attribution: Attribution) -> None:
+def check_accounting(step: MeasuredStep[K], attribution: Attribution[K]) -> None:
     """I3: tenant shares + overhead = measured busy time, to the microsecond, and nobody pays a negative share."""
     parts_us = sum(attribution.shares.values()) + attribution.overhead_us
     _hold(parts_us == step.busy_us, "I3 exact accounting", f"parts {parts_us} us, measured {step.busy_us} us")
