@@ -7,7 +7,7 @@ slot.json              specification, schema, statistics, step, consumed partiti
 """
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -29,7 +29,8 @@ def save_slot(slot: Slot, folder: Path) -> None:
     """Write a checkpoint; ``folder`` is there completely or not at all."""
     with atomic_folder(folder) as temporary:
         write_tensors(temporary / "head.safetensors", slot.policy.head.state_dict())
-        write_tensors(temporary / "optimizer.safetensors", _optimizer_tensors(slot))
+        named = dict(slot.policy.head.named_parameters())
+        write_tensors(temporary / "optimizer.safetensors", moments(slot.optimizer, named))
         write_tensors(temporary / "random.safetensors", {"generator": slot.generator.get_state()})
         write_json(temporary / "slot.json", _document(slot) | {"files": listing(temporary)})
 
@@ -42,7 +43,7 @@ def load_slot(
     device: torch.device | str = "cpu",
 ) -> Slot:
     """Rebuild a slot. Raises CheckpointError for an incomplete or altered folder, or one of another ``spec``."""
-    document = _read_document(folder)
+    document = read_document(folder)
     try:
         stored = SftJobSpec.model_validate(document["spec"])
         if spec is not None and spec != stored:
@@ -77,7 +78,7 @@ def _document(slot: Slot) -> dict[str, Any]:
     }
 
 
-def _read_document(folder: Path) -> dict[str, Any]:
+def read_document(folder: Path) -> dict[str, Any]:
     """The description, after checking its format and the bytes of every file it lists."""
     try:
         document = json.loads((folder / "slot.json").read_text("utf-8"))
@@ -93,24 +94,31 @@ def _read_document(folder: Path) -> dict[str, Any]:
     return document
 
 
-def _optimizer_tensors(slot: Slot) -> dict[str, torch.Tensor]:
+def moments(optimizer: torch.optim.AdamW, named: Mapping[str, torch.nn.Parameter]) -> dict[str, torch.Tensor]:
     """AdamW's state by parameter name; zeros before the first step, which is what AdamW itself starts from."""
     tensors = {}
-    for name, parameter in slot.policy.head.named_parameters():
-        state = slot.optimizer.state.get(parameter) or {}
+    for name, parameter in named.items():
+        state = optimizer.state.get(parameter) or {}
         for key in MOMENTS:
             zero = torch.zeros(()) if key == "step" else torch.zeros_like(parameter)
             tensors[f"{key}/{name}"] = state.get(key, zero)
     return tensors
 
 
-def _restore(slot: Slot, folder: Path, document: dict[str, Any]) -> Slot:
-    moments = read_tensors(folder / "optimizer.safetensors")
-    for name, parameter in slot.policy.head.named_parameters():
+def restore_moments(
+    optimizer: torch.optim.AdamW, named: Mapping[str, torch.nn.Parameter], tensors: Mapping[str, torch.Tensor]
+) -> None:
+    """Give AdamW back what ``moments`` took down."""
+    for name, parameter in named.items():
         # AdamW keeps its step count on the CPU, the moments beside their parameter
-        slot.optimizer.state[parameter] = {
-            key: moments[f"{key}/{name}"].to("cpu" if key == "step" else parameter.device) for key in MOMENTS
+        optimizer.state[parameter] = {
+            key: tensors[f"{key}/{name}"].to("cpu" if key == "step" else parameter.device) for key in MOMENTS
         }
+
+
+def _restore(slot: Slot, folder: Path, document: dict[str, Any]) -> Slot:
+    named = dict(slot.policy.head.named_parameters())
+    restore_moments(slot.optimizer, named, read_tensors(folder / "optimizer.safetensors"))
     slot.generator.set_state(read_tensors(folder / "random.safetensors")["generator"])
     slot.step, slot.consumed = int(document["step"]), list(document["consumed"])
     slot.action_guard.restore(document["action_guard"])

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from importlib.metadata import version
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal, Protocol
 
 import numpy as np
 import torch
@@ -23,7 +23,6 @@ from gpu_runtime.models.heads.flow import TIME_CONVENTION
 from gpu_runtime.models.manifest import NAME, AdapterManifest, seal
 from gpu_runtime.models.policy import STATE_MODE, Policy
 from gpu_runtime.models.probe import Probe
-from gpu_runtime.models.slots import Slot
 from gpu_runtime.models.weights import write_tensors
 
 WEIGHTS = "adapter.safetensors"
@@ -42,8 +41,29 @@ class Provenance:
     evaluation: Mapping[str, float]
 
 
+class Trained(Protocol):
+    """What is exported of a slot: its policy and how that came about.
+
+    The policy alone: a critic and the exploration's parameters are of use to further training only, and stay in
+    checkpoints.
+    """
+
+    policy: Policy
+    step: int
+    consumed: list[str]
+
+    @property
+    def kind(self) -> Literal["sft", "rl"]: ...
+
+    @property
+    def seed(self) -> int: ...
+
+    @property
+    def policy_version(self) -> int: ...
+
+
 def export_adapter(
-    slot: Slot, folder: Path, *, backbone: Backbone, provenance: Provenance, probe: Probe
+    slot: Trained, folder: Path, *, backbone: Backbone, provenance: Provenance, probe: Probe
 ) -> AdapterManifest:
     """Write the adapter; ``folder`` is there completely or not at all."""
     policy = slot.policy
@@ -105,16 +125,16 @@ def _policy_sections(policy: Policy) -> dict[str, Any]:
     }
 
 
-def _history(slot: Slot, provenance: Provenance, probe: Probe) -> dict[str, Any]:
-    spec = slot.spec
+def _history(slot: Trained, provenance: Provenance, probe: Probe) -> dict[str, Any]:
+    spec = slot.policy.spec
     return {
         "training": {
-            "kind": spec.kind,
+            "kind": slot.kind,
             "job_id": provenance.job_id,
             "tenant_id": provenance.tenant_id,
             "steps": slot.step,
             "policy_version": slot.policy_version,
-            "seed": spec.training.seed,
+            "seed": slot.seed,
             "dataset_id": spec.dataset.id,
             "dataset_fingerprint": provenance.dataset_fingerprint,
             "partitions": len(slot.consumed),

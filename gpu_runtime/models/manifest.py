@@ -53,7 +53,7 @@ class NormSection(Message):
 
 
 class TrainingSection(Message):
-    kind: Literal["sft"]
+    kind: Literal["sft", "rl"]
     job_id: str
     tenant_id: str
     steps: int

@@ -44,10 +44,15 @@ def gradient_norm(parameters: Iterable[tuple[str, Tensor]]) -> Tensor:
 
 def apply_update(optimizer: torch.optim.AdamW, *, norm: Tensor, rate: float, clip: float) -> None:
     """Clip to norm ``clip``, then one AdamW update at ``rate``. The gradients must be finite."""
-    scale = (clip / (norm + 1e-6)).clamp(max=1.0)
     for group in optimizer.param_groups:
         group["lr"] = rate
-        for parameter in group["params"]:
-            if parameter.grad is not None:
-                parameter.grad.mul_(scale)
+        clip_gradients(group["params"], norm=norm, clip=clip)
     optimizer.step()
+
+
+def clip_gradients(parameters: Iterable[Tensor], *, norm: Tensor, clip: float) -> None:
+    """Scale gradients whose common norm is ``norm`` so that it is at most ``clip``."""
+    scale = (clip / (norm + 1e-6)).clamp(max=1.0)
+    for parameter in parameters:
+        if parameter.grad is not None:
+            parameter.grad.mul_(scale)

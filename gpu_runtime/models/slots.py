@@ -5,6 +5,7 @@ Shapes: B samples, H horizon, A action dims, S state dims.
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from typing import Literal
 
 import numpy as np
 import torch
@@ -51,6 +52,14 @@ class Slot:
     @property
     def spec(self) -> SftJobSpec:
         return self.policy.spec
+
+    @property
+    def kind(self) -> Literal["sft"]:
+        return self.spec.kind
+
+    @property
+    def seed(self) -> int:
+        return self.spec.training.seed
 
     @property
     def policy_version(self) -> int:

@@ -1,16 +1,20 @@
 """What an action head is: the tenant-private part behind the frozen backbone.
 
-Shapes: B samples, H horizon, A action dims, S state dims, L feature tokens, D feature width.
+Shapes: B samples, H horizon, C executed steps, A action dims, S state dims, L feature tokens, D feature width.
 """
 
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor, nn
+
+from gpu_runtime.models.errors import HeadConfigurationError
+from gpu_runtime.models.heads.density import Score
+from gpu_runtime.models.heads.traces import Trace
 
 Features = Mapping[str, Tensor]
 """One sample's backbone outputs: tap -> [L, D]; the tap ``query`` has one row per action query."""
@@ -42,6 +46,7 @@ class Head(nn.Module, ABC):
 
     query_tokens: int = 0  # action queries the prompt must end with
     fit_frames: int = 0  # frames ``fit`` wants; 0: nothing to fit
+    explorations: ClassVar[tuple[str, ...]] = ()  # stochastic policies that can be built around this head
 
     def __init__(self, *, horizon: int, shape: HeadShape) -> None:
         super().__init__()
@@ -92,6 +97,85 @@ class Head(nn.Module, ABC):
     @abstractmethod
     def act(self, features: Sequence[Features], state_BS: Tensor | None, generator: torch.Generator) -> Tensor:
         """Actions in model space, [B, H, A]."""
+
+
+class StochasticHead(nn.Module, ABC):
+    """A policy that explores: a head, the parameters of its noise, and the log-probability of what it did.
+
+    The head is the one that imitation trained, its weights and its velocity included; exploration only adds noise
+    around it. Dropout and input noise are off, in rollouts and in recomputation alike: with unchanged weights the
+    log-probability is the stored one. Samples are drawn unbounded; limits are the environment adapter's business, so
+    that the log-probability stays that of a normal distribution.
+
+    Every sample has its own CPU generator, hence the same trace alone and in any group. Log-probabilities and
+    entropies are per element and cover what is executed (C of H steps) and explored; other elements are 0. Noise on
+    steps that are not executed is not scored.
+    """
+
+    std_is_learned: ClassVar[bool]  # False: entropy is a constant, a bonus on it would do nothing
+    explored_A: Tensor
+
+    def __init__(self, head: Head, *, executed: int, explored_A: Tensor) -> None:
+        """``explored_A`` is False at dimensions that are never random. Raises HeadConfigurationError."""
+        super().__init__()
+        if not 1 <= executed <= head.horizon:
+            raise HeadConfigurationError(f"executed_steps: {executed}, allowed: 1 to the horizon, {head.horizon}")
+        if explored_A.shape != (head.shape.action_dim,) or not bool(explored_A.any()):
+            raise HeadConfigurationError(
+                f"unexplored: {int(explored_A.sum())} of {head.shape.action_dim} action dimensions are left, allowed: "
+                "at least 1"
+            )
+        self.head, self.executed = head, executed
+        self.register_buffer("explored_A", explored_A.bool(), persistent=False)
+
+    @abstractmethod
+    def reset_parameters(self, generator: torch.Generator) -> None:
+        """Draw the exploration's own parameters; the head's stay as they are."""
+
+    def exploration_parameters(self) -> dict[str, nn.Parameter]:
+        """The parameters that are not the head's, by name."""
+        return {name: p for name, p in self.named_parameters() if not name.startswith("head.")}
+
+    def exploration_state(self) -> dict[str, Tensor]:
+        """Everything stored that is not the head's, by name."""
+        return {name: value for name, value in self.state_dict().items() if not name.startswith("head.")}
+
+    @torch.no_grad()
+    def constrain(self) -> None:
+        """Bring parameters back within their bounds; called after every update."""
+        return None
+
+    @abstractmethod
+    def act(
+        self, features: Sequence[Features], state_BS: Tensor | None, generators: Sequence[torch.Generator]
+    ) -> Tensor:
+        """The policy without exploration, [B, H, A]: what evaluation and deployment run."""
+
+    @abstractmethod
+    def act_with_trace(
+        self, features: Sequence[Features], state_BS: Tensor | None, generators: Sequence[torch.Generator]
+    ) -> tuple[Tensor, Trace]:
+        """Exploring actions [B, H, A] in model space, and their trace. Not differentiable."""
+
+    @abstractmethod
+    def score(self, features: Sequence[Features], state_BS: Tensor | None, trace: Trace) -> Score:
+        """Log-probability and entropy of a trace under the current weights. Raises BatchMismatch.
+
+        Gradients reach this tenant's parameters and nothing else.
+        """
+
+    def log_prob(self, features: Sequence[Features], state_BS: Tensor | None, trace: Trace) -> Tensor:
+        """Log-probability of every executed element, [B, C, A]."""
+        return self.score(features, state_BS, trace).log_prob_BCA
+
+    def entropy(self, features: Sequence[Features], state_BS: Tensor | None, trace: Trace) -> Tensor:
+        """Entropy of every executed element, [B, C, A]."""
+        return self.score(features, state_BS, trace).entropy_BCA
+
+
+def detached(features: Sequence[Features]) -> list[Features]:
+    """Features as plain data, whatever graph they come from: no tenant's loss may reach the shared base."""
+    return [{tap: value.detach() for tap, value in sample.items()} for sample in features]
 
 
 def initialize(module: nn.Module, generator: torch.Generator) -> None:

@@ -22,6 +22,8 @@ from gpu_runtime.protocol.specs import Gr00tHeadSpec
 class Gr00tHead(Head):
     """Velocity of an action chunk under [state, future tokens, noisy actions], cross-attending to the backbone."""
 
+    explorations = ("flow_sde", "flow_noise")
+
     def __init__(self, spec: Gr00tHeadSpec, shape: HeadShape) -> None:
         super().__init__(horizon=spec.horizon, shape=shape)
         self.tap, self.noise_draws, self.denoise_steps = spec.tap, spec.noise_draws, spec.denoise_steps
@@ -99,14 +101,21 @@ class Gr00tHead(Head):
 
     def act(self, features: Sequence[Features], state_BS: Tensor | None, generator: torch.Generator) -> Tensor:
         """Euler integration from noise; the condition's keys and values are computed once."""
-        condition, mask_BL = self._condition(features)
         shape = (len(features), self.horizon, self.shape.action_dim)
-        x_BHA = normal(shape, generator, self.positions.device)
+        return self.integrate(normal(shape, generator, self.positions.device), features, state_BS)
+
+    def integrate(self, x_BHA: Tensor, features: Sequence[Features], state_BS: Tensor | None) -> Tensor:
+        """The actions that this noise becomes, along the ODE."""
+        condition, mask_BL = self._condition(features)
         for bucket in flow.euler_buckets(self.denoise_steps):
             bucket_B = torch.full((len(features),), float(bucket), device=x_BHA.device)
             velocity_BHA = self._velocity(x_BHA, bucket_B, state_BS, condition, mask_BL, None)
             x_BHA = flow.euler_step(x_BHA, velocity_BHA, self.denoise_steps)
         return x_BHA
+
+    def field(self, features: Sequence[Features], state_BS: Tensor | None) -> "VelocityField":
+        """The velocity as a function of chunk and time, dropout off: the one that imitation trains and acting runs."""
+        return VelocityField(self, features, state_BS)
 
     def _condition(self, features: Sequence[Features]) -> tuple[list[KeysValues | None], Tensor | None]:
         condition_BLD, mask_BL = stack(features, self.tap, self.shape.feature_widths[self.tap])
@@ -124,6 +133,18 @@ class Gr00tHead(Head):
         generator: torch.Generator | None,
     ) -> Tensor:
         """Velocity of M = B*K noisy chunks; draws of one sample are neighbours."""
+        return self.decoder(self._hidden(x_MHA, bucket_M, state_BS, condition, mask_BL, generator)).flatten(0, 1)
+
+    def _hidden(
+        self,
+        x_MHA: Tensor,
+        bucket_M: Tensor,
+        state_BS: Tensor | None,
+        condition: list[KeysValues | None],
+        mask_BL: Tensor | None,
+        generator: torch.Generator | None,
+    ) -> Tensor:
+        """Hidden action tokens, [B, K, H, output width]; the decoder makes velocities of them."""
         draws = x_MHA.shape[0] // _samples(condition)
         tokens = [
             self.future_tokens.expand(x_MHA.shape[0], -1, -1),
@@ -134,7 +155,22 @@ class Gr00tHead(Head):
             tokens.insert(0, state_BW.repeat_interleave(draws, dim=0)[:, None])
         x_BKQW = torch.cat(tokens, dim=1).unflatten(0, (-1, draws))
         out_BKQW = self.dit(x_BKQW, bucket_M.view(-1, draws), condition, mask_BL, generator)
-        return self.decoder(out_BKQW[:, :, -self.horizon :]).flatten(0, 1)
+        return out_BKQW[:, :, -self.horizon :]
+
+
+class VelocityField:
+    """A head's velocity for one batch; its condition is computed once."""
+
+    def __init__(self, head: Gr00tHead, features: Sequence[Features], state_BS: Tensor | None) -> None:
+        self.head, self.state_BS = head, state_BS
+        self.condition, self.mask_BL = head._condition(features)
+
+    def __call__(self, x_MHA: Tensor, step_M: Tensor) -> tuple[Tensor, Tensor]:
+        """Velocity [M, H, A] at denoising step ``step_M`` of each chunk, and the hidden tokens [M, H, width]."""
+        buckets = torch.tensor(flow.euler_buckets(self.head.denoise_steps), device=x_MHA.device)
+        bucket_M = buckets[step_M].float()
+        hidden_BKHW = self.head._hidden(x_MHA, bucket_M, self.state_BS, self.condition, self.mask_BL, None)
+        return self.head.decoder(hidden_BKHW).flatten(0, 1), hidden_BKHW.flatten(0, 1)
 
 
 class ActionEncoder(nn.Module):

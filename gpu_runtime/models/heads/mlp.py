@@ -27,6 +27,8 @@ from gpu_runtime.protocol.specs import MlpHeadSpec
 class MlpHead(Head):
     """Residual MLP from [whitened grid, state] to the whole chunk. Deterministic, one pass, L1."""
 
+    explorations = ("gaussian",)
+
     def __init__(self, spec: MlpHeadSpec, shape: HeadShape) -> None:
         super().__init__(horizon=spec.horizon, shape=shape)
         self.tap, self.input_noise, self.dropout = spec.tap, spec.input_noise, spec.dropout

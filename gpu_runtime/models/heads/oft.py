@@ -28,6 +28,8 @@ TAP = "query"
 class OftHead(Head):
     """One MLP-ResNet applied to each query token: query h -> action h. Deterministic, one pass, L1."""
 
+    explorations = ("gaussian",)
+
     def __init__(self, spec: OftHeadSpec, shape: HeadShape) -> None:
         super().__init__(horizon=spec.horizon, shape=shape)
         width = shape.feature_widths[TAP]

@@ -1,5 +1,7 @@
 """Dropout and noise from the tenant's own generator, never from the process-wide one."""
 
+from collections.abc import Sequence
+
 import torch
 from torch import Tensor
 
@@ -22,6 +24,21 @@ def jitter(x: Tensor, std: float, generator: torch.Generator | None) -> Tensor:
 def normal(shape: tuple[int, ...], generator: torch.Generator, device: torch.device) -> Tensor:
     """Standard normal numbers drawn on the CPU, so that every device sees the same ones."""
     return torch.randn(shape, generator=generator).to(device)
+
+
+def normal_each(shape: tuple[int, ...], generators: Sequence[torch.Generator], device: torch.device) -> Tensor:
+    """[B, *shape]: sample b's numbers come from ``generators[b]`` alone, whoever else is in the batch."""
+    return torch.stack([torch.randn(shape, generator=generator) for generator in generators]).to(device)
+
+
+def integers_each(high: int, generators: Sequence[torch.Generator], device: torch.device) -> Tensor:
+    """[B] integers below ``high``, each from its sample's own generator."""
+    return torch.cat([torch.randint(high, (1,), generator=generator) for generator in generators]).to(device)
+
+
+def generators_of(seeds: Sequence[int]) -> list[torch.Generator]:
+    """One CPU generator per seed."""
+    return [torch.Generator().manual_seed(seed) for seed in seeds]
 
 
 def on_device(generator: torch.Generator, device: torch.device) -> torch.Generator:

@@ -1,0 +1,122 @@
+"""A policy in reinforcement learning: exploration around it, a critic beside it, a frozen copy of its start.
+
+Shapes: B samples, H horizon, C executed steps, A action dims, S state dims.
+"""
+
+import copy
+from collections.abc import Sequence
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from gpu_runtime.models.errors import HeadConfigurationError
+from gpu_runtime.models.heads.base import Features, StochasticHead
+from gpu_runtime.models.heads.density import Score
+from gpu_runtime.models.heads.randomness import generators_of
+from gpu_runtime.models.heads.stochastic import build_stochastic_head
+from gpu_runtime.models.heads.traces import Trace
+from gpu_runtime.models.heads.value import ValueHead
+from gpu_runtime.models.policy import Policy
+from gpu_runtime.protocol.exploration import ActorCriticSpec
+
+ACTOR_STREAM, CRITIC_STREAM = 0xAC7, 0xC217  # keep their first weights apart from each other's and from the head's
+
+
+class ActorCritic:
+    """Model space inside, units of the robot outside. The policy's own head explores: it is shared, not copied."""
+
+    def __init__(self, policy: Policy, spec: ActorCriticSpec, *, seed: int) -> None:
+        """Around a policy as it is now; ``seed`` draws the new weights. Raises HeadConfigurationError."""
+        self.policy, self.spec = policy, spec
+        self.actor = build_stochastic_head(
+            spec.exploration,
+            policy.head,
+            executed=spec.executed_steps,
+            explored_A=_explored(policy, spec),
+            generator=torch.Generator().manual_seed(seed ^ (ACTOR_STREAM << 32)),
+        ).to(policy.device)
+        self.critic = _critic(policy, spec, torch.Generator().manual_seed(seed ^ (CRITIC_STREAM << 32)))
+        self.reference: StochasticHead | None = _frozen(self.actor) if spec.reference else None
+
+    def act(self, features: Sequence[Features], state_BS: np.ndarray | None, *, seeds: Sequence[int]) -> np.ndarray:
+        """Actions without exploration in real units, float32 [B, H, A]: the mean, or the ODE from the seed's noise."""
+        with torch.no_grad():
+            actions_BHA = self.actor.act(features, self.policy.model_state(state_BS), generators_of(seeds))
+        return self._real(actions_BHA)
+
+    def act_with_trace(
+        self, features: Sequence[Features], state_BS: np.ndarray | None, *, seeds: Sequence[int]
+    ) -> tuple[np.ndarray, Trace]:
+        """Exploring actions in real units, float32 [B, H, A], and their trace; one seed per sample."""
+        state = self.policy.model_state(state_BS)
+        actions_BHA, trace = self.actor.act_with_trace(features, state, generators_of(seeds))
+        return self._real(actions_BHA), trace
+
+    def score(self, features: Sequence[Features], state_BS: np.ndarray | None, trace: Trace) -> Score:
+        """Log-probability and entropy under the current weights, each [B, C, A]."""
+        return self.actor.score(features, self.policy.model_state(state_BS), trace)
+
+    def reference_log_prob(self, features: Sequence[Features], state_BS: np.ndarray | None, trace: Trace) -> Tensor:
+        """Log-probability under the weights that reinforcement learning started from, [B, C, A]; no gradient."""
+        if self.reference is None:
+            raise HeadConfigurationError("reference: false, allowed: true where a reference is asked for")
+        with torch.no_grad():
+            return self.reference.log_prob(features, self.policy.model_state(state_BS), trace)
+
+    def value(
+        self, features: Sequence[Features], state_BS: np.ndarray | None, progress_B: np.ndarray | None = None
+    ) -> Tensor:
+        """Values [B] of observations; the prefix suffices, no action is computed."""
+        if self.critic is None:
+            raise HeadConfigurationError("value: none, allowed: a critic where values are asked for")
+        progress = None if progress_B is None else torch.as_tensor(progress_B, dtype=torch.float32)
+        return self.critic(features, self.policy.model_state(state_BS), progress)
+
+    def snapshot(self) -> "ActorCritic":
+        """A frozen copy: what rollouts run while training goes on. The reference is not copied; nothing changes it."""
+        reference, self.reference = self.reference, None
+        try:
+            frozen = copy.deepcopy(self)
+        finally:
+            self.reference = reference
+        frozen.reference = reference
+        for module in frozen.trained():
+            _freeze(module)
+        return frozen
+
+    def trained(self) -> list[nn.Module]:
+        """The modules that updates change."""
+        return [self.actor] if self.critic is None else [self.actor, self.critic]
+
+    def _real(self, actions_BHA: Tensor) -> np.ndarray:
+        return np.asarray(self.policy.actions.denormalize(actions_BHA.cpu().numpy()), dtype=np.float32)
+
+
+def _explored(policy: Policy, spec: ActorCriticSpec) -> Tensor:
+    """False at dimensions asked for and at those that never move: their noise would reach no robot."""
+    names = policy.schema.action.names
+    if unknown := [name for name in spec.unexplored if name not in names]:
+        raise HeadConfigurationError(f"unexplored: {unknown[0]!r} is no action dimension, allowed: {list(names)}")
+    wanted_A = torch.tensor([name not in spec.unexplored for name in names])
+    return wanted_A & ~torch.as_tensor(policy.actions.degenerate_D)
+
+
+def _critic(policy: Policy, spec: ActorCriticSpec, generator: torch.Generator) -> ValueHead | None:
+    """It reads what the head reads, so that no forward runs deeper for it."""
+    if spec.value is None:
+        return None
+    critic = ValueHead(spec.value, policy.head.shape)
+    critic.reset_parameters(generator)
+    return critic.to(policy.device)
+
+
+def _frozen(actor: StochasticHead) -> StochasticHead:
+    frozen = copy.deepcopy(actor)
+    _freeze(frozen)
+    return frozen
+
+
+def _freeze(module: nn.Module) -> None:
+    module.requires_grad_(False)
+    module.zero_grad(set_to_none=True)
