@@ -1,0 +1,1 @@
+"""Acting: predict requests of many tenants share one packed forward of the frozen base."""

@@ -1,0 +1,119 @@
+"""Prefix features kept for a trainer: whoever has the observation and its handle needs no second backbone pass.
+
+A handle is a hash of tenant, prefix contract and observation. So it is checked against the observation it is presented
+with, a foreign handle is an unknown one even for an equal picture, and what was evicted is computed again: the base is
+frozen, so the result is the same. Policy versions are not in it: they change nothing in front of the head.
+"""
+
+import hashlib
+from collections import OrderedDict
+from collections.abc import Sequence
+from threading import Lock
+
+import torch
+
+from gpu_runtime.batching.feature import VLAFeature
+from gpu_runtime.inference.errors import UnknownHandle
+from gpu_runtime.inference.messages import Handle
+from gpu_runtime.inference.served_policy import ServedPolicy
+from gpu_runtime.models.heads.base import Features
+
+_DIGEST_BYTES = 20
+
+
+def handle_of(tenant_id: str, prefix_hash: str, feature: VLAFeature) -> Handle:
+    """The name of an observation's features behind one prefix contract, for one tenant."""
+    digest = hashlib.blake2b(digest_size=_DIGEST_BYTES)
+    for text in (tenant_id, prefix_hash, feature.instruction, str(feature.query_tokens)):
+        digest.update(f"{len(text)}:{text}".encode())
+    for image in feature.images:
+        digest.update(f"{image.shape}".encode())
+        digest.update(image.tobytes())
+    return digest.hexdigest()
+
+
+class FeatureHandles:
+    """Bounded in bytes. Room comes from the tenant that holds most, its least recently used first. Thread-safe.
+
+    Copies on the CPU in the base's own precision; what is handed out is to be read only.
+    """
+
+    def __init__(self, max_bytes: int) -> None:
+        if max_bytes < 0:
+            raise ValueError(f"max_bytes: {max_bytes}, allowed: 0 (keep nothing) or more")
+        self._max_bytes = max_bytes
+        self._lock = Lock()
+        self._kept: dict[str, OrderedDict[Handle, Features]] = {}  # by tenant
+        self._bytes: dict[str, int] = {}
+
+    @property
+    def live_bytes(self) -> int:
+        return sum(self._bytes.values())
+
+    def put(self, tenant_id: str, policy: ServedPolicy, feature: VLAFeature, rows: Features) -> Handle:
+        """Keep one observation's features, if they fit at all; the handle is valid either way."""
+        handle = handle_of(tenant_id, policy.prefix_hash, feature)
+        copied = {tap: value.detach().to("cpu", copy=True) for tap, value in rows.items()}
+        size = _bytes_of(copied)
+        with self._lock:
+            if size <= self._max_bytes and not self._touch(tenant_id, handle):
+                self._kept.setdefault(tenant_id, OrderedDict())[handle] = copied
+                self._bytes[tenant_id] = self._bytes.get(tenant_id, 0) + size
+                self._make_room()
+        return handle
+
+    def get(
+        self, tenant_id: str, policy: ServedPolicy, handles: Sequence[Handle], features: Sequence[VLAFeature]
+    ) -> list[Features]:
+        """The features behind these handles, on the base's device. What was evicted runs through the base now, in one
+        packed forward, and is kept again.
+
+        Raises UnknownHandle for a handle that is not this tenant's for this observation; nothing has run then.
+        """
+        for index, (handle, feature) in enumerate(zip(handles, features, strict=True)):
+            if handle != handle_of(tenant_id, policy.prefix_hash, feature):
+                raise UnknownHandle(f"handles[{index}]: no features of this observation go by {handle!r}")
+        found = [self._find(tenant_id, handle) for handle in handles]
+        missing = [index for index, rows in enumerate(found) if rows is None]
+        if missing:
+            again = policy.backbone.encode([features[index] for index in missing], [policy.taps] * len(missing))
+            for index, rows in zip(missing, again, strict=True):
+                found[index] = rows
+                self.put(tenant_id, policy, features[index], rows)
+        device = torch.device(policy.backbone.info.device)
+        return [{tap: value.to(device) for tap, value in rows.items()} for rows in found if rows is not None]
+
+    def holds(self, tenant_id: str, handle: Handle) -> bool:
+        """Kept, so that ``get`` needs no forward for it."""
+        with self._lock:
+            return handle in self._kept.get(tenant_id, ())
+
+    def forget(self, tenant_id: str) -> None:
+        """Drop everything of one tenant."""
+        with self._lock:
+            self._kept.pop(tenant_id, None)
+            self._bytes.pop(tenant_id, None)
+
+    def _find(self, tenant_id: str, handle: Handle) -> Features | None:
+        with self._lock:
+            return self._kept[tenant_id][handle] if self._touch(tenant_id, handle) else None
+
+    def _touch(self, tenant_id: str, handle: Handle) -> bool:
+        """True when it is kept; it is then the most recently used one."""
+        kept = self._kept.get(tenant_id, OrderedDict())
+        if handle not in kept:
+            return False
+        kept.move_to_end(handle)
+        return True
+
+    def _make_room(self) -> None:
+        while self.live_bytes > self._max_bytes:
+            largest = max(self._bytes, key=self._bytes.__getitem__)
+            _, rows = self._kept[largest].popitem(last=False)
+            self._bytes[largest] -= _bytes_of(rows)
+            if not self._kept[largest]:
+                del self._kept[largest], self._bytes[largest]
+
+
+def _bytes_of(rows: Features) -> int:
+    return sum(value.numel() * value.element_size() for value in rows.values())
