@@ -18,8 +18,8 @@ ACTION_KEY = "action"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Observation:
-    """What a policy is given besides images: proprioception, float32 [S] in the schema's order."""
+class Proprioception:
+    """What a policy is given besides images: float32 [S] in the schema's order."""
 
     state_S: np.ndarray
 
@@ -28,7 +28,7 @@ class Observation:
 class StepResult:
     """What one action led to. ``terminated`` ends the task, ``truncated`` only this try of it (time is up)."""
 
-    observation: Observation
+    observation: Proprioception
     reward: float
     terminated: bool
     truncated: bool
@@ -50,7 +50,7 @@ class Environment(Protocol):
         """Cameras, state and action of this environment: what a dataset recorded here declares."""
         ...
 
-    def reset(self, seed: int) -> Observation:
+    def reset(self, seed: int) -> Proprioception:
         """Start a new try; the same seed starts the same one."""
         ...
 

@@ -20,7 +20,7 @@ from sapien.render import RenderBodyComponent
 
 from gpu_runtime.environments.base import (
     IMAGE_PREFIX,
-    Observation,
+    Proprioception,
     StepResult,
     camera_of,
     check_action,
@@ -113,7 +113,7 @@ class ManiSkillEnvironment:
     def schema(self) -> DatasetSchema:
         return self._schema
 
-    def reset(self, seed: int) -> Observation:
+    def reset(self, seed: int) -> Proprioception:
         with _no_prompts():
             self._env.reset(seed=seed)
         self._hide_camera_housing()
@@ -153,13 +153,13 @@ class ManiSkillEnvironment:
     def _object_position(self, name: str) -> np.ndarray:
         return getattr(self._world, self._task.objects[name]).pose.p[0].numpy()
 
-    def _observation(self) -> Observation:
+    def _observation(self) -> Proprioception:
         agent = self._world.agent
         parts = [agent.robot.get_qpos()[0].numpy()]
         if hasattr(agent, "tcp"):
             parts.append(agent.tcp.pose.p[0].numpy())
         parts += [self._object_position(name) for name in self._task.state_objects]
-        return Observation(state_S=np.concatenate(parts).astype(np.float32))
+        return Proprioception(state_S=np.concatenate(parts).astype(np.float32))
 
     def privileged(self) -> dict[str, np.ndarray]:
         """Poses [7] (position, quaternion wxyz) of the tool ``tcp`` and the task's objects, and the task's flags."""

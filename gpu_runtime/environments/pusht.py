@@ -15,7 +15,7 @@ from gpu_runtime.environments.base import (
     ACTION_KEY,
     IMAGE_PREFIX,
     STATE_KEY,
-    Observation,
+    Proprioception,
     StepResult,
     camera_of,
     check_action,
@@ -68,7 +68,7 @@ class PushTEnvironment:
     def schema(self) -> DatasetSchema:
         return self._schema
 
-    def reset(self, seed: int) -> Observation:
+    def reset(self, seed: int) -> Proprioception:
         self._env.reset(seed=seed)
         return self._observation()
 
@@ -86,8 +86,8 @@ class PushTEnvironment:
     def succeeded(self) -> bool:
         return bool(self._world._get_coverage() > self._world.success_threshold)
 
-    def _observation(self) -> Observation:
-        return Observation(state_S=np.array(self._world.agent.position, np.float32))
+    def _observation(self) -> Proprioception:
+        return Proprioception(state_S=np.array(self._world.agent.position, np.float32))
 
     def privileged(self) -> Mapping[str, np.ndarray]:
         """``agent`` [2]; ``block``, ``goal`` [3] (x, y, angle); ``centre`` [2] of the block's mass in its frame."""

@@ -11,7 +11,7 @@ from gpu_runtime.environments.base import (
     ACTION_KEY,
     IMAGE_PREFIX,
     STATE_KEY,
-    Observation,
+    Proprioception,
     StepResult,
     camera_of,
     check_action,
@@ -65,7 +65,7 @@ class ReachEnvironment:
     def schema(self) -> DatasetSchema:
         return self._schema
 
-    def reset(self, seed: int) -> Observation:
+    def reset(self, seed: int) -> Proprioception:
         drawn = np.random.default_rng(seed).uniform(-_START_LIMIT, _START_LIMIT, (2, 2))
         self._position, self._goal = drawn
         self._steps = 0
@@ -90,8 +90,8 @@ class ReachEnvironment:
     def succeeded(self) -> bool:
         return self._distance() < SUCCESS_DISTANCE
 
-    def _observation(self) -> Observation:
-        return Observation(state_S=np.concatenate([self._position, self._goal - self._position]).astype(np.float32))
+    def _observation(self) -> Proprioception:
+        return Proprioception(state_S=np.concatenate([self._position, self._goal - self._position]).astype(np.float32))
 
     def privileged(self) -> Mapping[str, np.ndarray]:
         """``position`` and ``goal``, [2] each."""

@@ -1,31 +1,37 @@
 """From an environment's id to the simulator that runs it. A new simulator family is one line in ``FAMILIES``."""
 
 import importlib
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from gpu_runtime.environments.base import Environment
 from gpu_runtime.environments.errors import SimulatorMissing, UnknownEnvironment
 
 # Namespace of the id ("gym_pusht/PushT-v0"; none for ManiSkill) -> module with make(env_id, cameras=…, size=…).
-FAMILIES = {
+FAMILIES: Mapping[str, str] = {
     "": "gpu_runtime.environments.maniskill",
     "gym_pusht": "gpu_runtime.environments.pusht",
     "joynexus": "gpu_runtime.environments.reach",
 }
 
 
-def make_environment(env_id: str, *, cameras: Sequence[str] | None = None, size: int = 64) -> Environment:
+def make_environment(
+    env_id: str,
+    *,
+    cameras: Sequence[str] | None = None,
+    size: int = 64,
+    families: Mapping[str, str] = FAMILIES,
+) -> Environment:
     """Start one environment with square images of ``size`` pixels.
 
     ``cameras`` are short names such as ``base``; None takes the task's usual ones.
     Raises UnknownEnvironment, UnknownCamera, SimulatorMissing.
     """
     namespace = env_id.rpartition("/")[0]
-    if namespace not in FAMILIES:
-        known = ", ".join(f"{name}/…" if name else "a ManiSkill id" for name in FAMILIES)
+    if namespace not in families:
+        known = ", ".join(f"{name}/…" if name else "a ManiSkill id" for name in families)
         raise UnknownEnvironment(f"env: {env_id!r} belongs to no known simulator; allowed: {known}")
     try:
-        family = importlib.import_module(FAMILIES[namespace])
+        family = importlib.import_module(families[namespace])
     except ModuleNotFoundError as error:
         raise SimulatorMissing(f"env: {env_id} needs the Python package {error.name!r}; install .[runtime]") from error
     except ImportError as error:  # a shared library, such as libGL.so.1

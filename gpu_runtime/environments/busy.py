@@ -1,0 +1,39 @@
+"""How long the environment service was at work, and how much work that was: for utilization and for bills."""
+
+import contextlib
+import time
+from collections.abc import Iterator
+
+
+class BusyMeter:
+    """Microseconds during which at least one call ran (``busy_us``), and of all calls added up (``calls_us``)."""
+
+    def __init__(self, parent: "BusyMeter | None" = None) -> None:
+        self._parent = parent
+        self._running, self._since_ns, self._busy_ns, self._calls_ns = 0, 0, 0, 0
+
+    @property
+    def busy_us(self) -> int:
+        running_ns = time.monotonic_ns() - self._since_ns if self._running else 0
+        return (self._busy_ns + running_ns) // 1000
+
+    @property
+    def calls_us(self) -> int:
+        return self._calls_ns // 1000
+
+    @contextlib.contextmanager
+    def running(self) -> Iterator[None]:
+        """One call, from its beginning to its end, however it ends."""
+        with self._parent.running() if self._parent else contextlib.nullcontext():
+            begun_ns = time.monotonic_ns()
+            if self._running == 0:
+                self._since_ns = begun_ns
+            self._running += 1
+            try:
+                yield
+            finally:
+                ended_ns = time.monotonic_ns()
+                self._running -= 1
+                self._calls_ns += ended_ns - begun_ns
+                if self._running == 0:
+                    self._busy_ns += ended_ns - self._since_ns

@@ -1,0 +1,97 @@
+"""``python -m gpu_runtime.environments.worker FD``: the child process that holds environments, one per slot.
+
+It answers one message at a time: ``open`` (make slots), ``reset``, ``step``. It ends when the channel is closed.
+"""
+
+import ctypes
+import os
+import resource
+import signal
+import socket
+import sys
+import traceback
+from typing import Any
+
+import numpy as np
+
+from gpu_runtime.environments.errors import SimulatorError
+from gpu_runtime.environments.frames import receive_blocking, to_frame
+from gpu_runtime.environments.registry import make_environment
+from gpu_runtime.environments.slot import Slot
+
+_PR_SET_PDEATHSIG = 1
+
+
+class Worker:
+    """The slots of this process. A refusal keeps it usable; any other error is for the parent to judge."""
+
+    def __init__(self) -> None:
+        self._slots: list[Slot] = []
+        self._schema: dict[str, Any] = {}
+        self._calls = {"open": self._open, "reset": self._reset, "step": self._step}
+
+    def answer(self, message: dict[str, Any]) -> dict[str, Any]:
+        """One reply to one message, whatever happens inside the simulator."""
+        try:
+            return {"result": self._calls[message["call"]](message)}
+        except SimulatorError as error:
+            return {"refused": type(error).__name__, "detail": str(error)}
+        except Exception as error:
+            traceback.print_exc()
+            return {"failed": "".join(traceback.format_exception_only(error)).strip()}
+
+    def _open(self, message: dict[str, Any]) -> dict[str, Any]:
+        """Make as many slots as asked for, keeping those that are there."""
+        while len(self._slots) < message["slots"]:
+            environment = make_environment(
+                message["env_id"],
+                cameras=message["cameras"] or None,
+                size=message["size"],
+                families=message["families"],
+            )
+            _one_thread()
+            schema = environment.schema()
+            if message["cameras"] is not None and not message["cameras"]:
+                schema = schema.model_copy(update={"cameras": ()})
+            self._schema = schema.model_dump(mode="json")
+            self._slots.append(Slot(environment, schema))
+            self._slots[-1].warm_up()
+        return self._schema
+
+    def _reset(self, message: dict[str, Any]) -> list[Any]:
+        return [self._slots[slot].reset(seed) for slot, seed in message["seeds"]]
+
+    def _step(self, message: dict[str, Any]) -> list[Any]:
+        actions_NCA: np.ndarray = message["actions"]
+        return [
+            self._slots[slot].step(actions_CA) for slot, actions_CA in zip(message["slots"], actions_NCA, strict=True)
+        ]
+
+
+def _one_thread() -> None:
+    """Tensors of one robot are tiny: more threads only fight over cores."""
+    torch = sys.modules.get("torch")
+    if torch is not None:
+        torch.set_num_threads(1)
+
+
+def _confine() -> None:
+    """No core files; what simulators print goes to standard error; whoever kills the runtime ends this process."""
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    os.dup2(sys.stderr.fileno(), sys.stdout.fileno())
+    if sys.platform == "linux":
+        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+
+
+def main() -> None:
+    """Serve the channel whose file descriptor is the only argument."""
+    _confine()
+    worker = Worker()
+    with socket.socket(fileno=int(sys.argv[1])) as channel:
+        while (message := receive_blocking(channel)) is not None:
+            channel.sendall(to_frame(worker.answer(message)))
+    os._exit(0)  # a simulator's own tidying up at exit may hang
+
+
+if __name__ == "__main__":
+    main()

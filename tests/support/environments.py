@@ -1,0 +1,64 @@
+"""Pools, sessions and actions for tests of the environment service."""
+
+import contextlib
+import os
+from collections.abc import AsyncIterator
+
+import numpy as np
+
+from gpu_runtime.environments.pool import EnvironmentPool, PoolLimits
+from gpu_runtime.environments.process import EnvironmentKind
+from gpu_runtime.environments.session import Deadlines, SessionSpec
+from tests.support.faulty_environments import FAULTY_FAMILIES, TRIGGER
+
+REACH = "joynexus/Reach-v0"
+SAFE = Deadlines(open_s=60, reset_s=30, step_s=30)
+
+
+@contextlib.asynccontextmanager
+async def pool_of(**limits: object) -> AsyncIterator[EnvironmentPool]:
+    """A pool that also knows the faulty family; whatever a test did, no child of it may be left."""
+    pool = EnvironmentPool(PoolLimits(**{"deadlines": SAFE, **limits}), families=FAULTY_FAMILIES)  # type: ignore[arg-type]
+    try:
+        yield pool
+    finally:
+        await pool.close()
+    assert children() == []
+
+
+def wanted(
+    env_id: str = REACH,
+    seats: int = 1,
+    *,
+    tenant: str = "alice",
+    processes: int | None = None,
+    cameras: tuple[str, ...] | None = (),
+    size: int = 32,
+) -> SessionSpec:
+    """A session's specification; without cameras unless named."""
+    kind = EnvironmentKind(env_id=env_id, cameras=cameras, size=size)
+    return SessionSpec(tenant_id=tenant, kind=kind, seats=seats, processes=processes)
+
+
+def still(seats: int, chunk: int = 2) -> np.ndarray:
+    """Actions that leave the points where they are, [B, C, 2]."""
+    return np.zeros((seats, chunk, 2), np.float32)
+
+
+def triggering(seats: int, slot: int, chunk: int = 2) -> np.ndarray:
+    """The last action of one environment sets off its fault, [B, C, 2]."""
+    actions = still(seats, chunk)
+    actions[slot, -1, 0] = TRIGGER
+    return actions
+
+
+def children() -> list[int]:
+    """Environment processes that this process started and that the system still knows, zombies included."""
+    found = []
+    for name in filter(str.isdigit, os.listdir("/proc")):
+        with contextlib.suppress(OSError):
+            stat = open(f"/proc/{name}/stat").read().rpartition(")")[2].split()
+            command = open(f"/proc/{name}/cmdline").read()
+            if int(stat[1]) == os.getpid() and ("environments.worker" in command or stat[0] == "Z"):
+                found.append(int(name))
+    return found
