@@ -6,6 +6,7 @@ import signal
 import subprocess
 import sys
 import time
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -15,7 +16,7 @@ from gpu_runtime.environments.pool import EnvironmentPool
 from gpu_runtime.environments.session import Deadlines, EnvironmentSession
 from tests.support.environments import children, pool_of, still, triggering, wanted
 
-QUICK = Deadlines(open_s=60, reset_s=1, step_s=1)
+QUICK = Deadlines(open_s=60, reset_s=2, step_s=2)
 
 
 async def lost_by(pool: EnvironmentPool, fault: str, **options: object) -> EnvironmentLost:
@@ -80,12 +81,12 @@ async def test_a_step_that_hangs_is_killed_at_its_deadline_and_other_sessions_go
             await healthy.step(still(2))
             longest_s, calls = max(longest_s, time.monotonic() - begun_s), calls + 1
             await asyncio.sleep(0.01)
-        with pytest.raises(EnvironmentLost, match="step took more than 1 s") as caught:
+        with pytest.raises(EnvironmentLost, match="step took more than 2 s") as caught:
             await call
         assert caught.value.reason is LostReason.DEADLINE
-        assert 0.9 < time.monotonic() - started_s < 5
+        assert 1.9 < time.monotonic() - started_s < 8
         assert calls > 20
-        assert longest_s < 0.5
+        assert longest_s < 1
         assert pool.status().seats == {"bob": 2}
         assert (await healthy.step(still(2)))[0] is not None
         await wait_for_death(pids[1])
@@ -103,7 +104,7 @@ async def wait_for_death(pid: int) -> None:
 async def test_a_reset_that_hangs_is_killed_at_its_deadline() -> None:
     async with pool_of(deadlines=QUICK) as pool:
         session = await pool.open(wanted("faulty/Hang"))
-        with pytest.raises(EnvironmentLost, match="reset took more than 1 s"):
+        with pytest.raises(EnvironmentLost, match="reset took more than 2 s"):
             await session.reset([666])
         assert pool.status().seats == {}
 
@@ -228,12 +229,12 @@ def test_killing_the_runtime_in_the_midst_of_a_step_takes_its_environments_along
     assert runtime.stdout is not None
     pid = int(runtime.stdout.readline())
     time.sleep(0.2)
-    assert "environments.worker" in open(f"/proc/{pid}/cmdline").read()
+    assert "environments.worker" in Path(f"/proc/{pid}/cmdline").read_text()
     runtime.kill()
     runtime.wait()
     runtime.stdout.close()
     for _ in range(100):
-        if not os.path.exists(f"/proc/{pid}") or " Z " in open(f"/proc/{pid}/stat").read():
+        if not os.path.exists(f"/proc/{pid}") or " Z " in Path(f"/proc/{pid}/stat").read_text():
             return
         time.sleep(0.05)
     pytest.fail("an environment process outlived its runtime")

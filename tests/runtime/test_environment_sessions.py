@@ -1,7 +1,7 @@
 """Sessions on real child processes: what a chunk answers, reproducibility, replay of a demonstration."""
 
-import hashlib
 import json
+import time
 from pathlib import Path
 
 import numpy as np
@@ -18,8 +18,8 @@ from gpu_runtime.environments.errors import (
 )
 from gpu_runtime.environments.experts import expert_for
 from gpu_runtime.environments.reach import ReachEnvironment
+from gpu_runtime.environments.record import SIMULATOR_MISSING
 from gpu_runtime.environments.record import main as record
-from gpu_runtime.environments.registry import make_environment
 from gpu_runtime.environments.session import EnvironmentSession
 from tests.support.environments import REACH, pool_of, still, wanted
 
@@ -205,37 +205,35 @@ async def test_replaying_a_recorded_demonstration_of_pusht_open_loop_succeeds(tm
         await replay(session, out, chunk=8)
 
 
-def vulkan_or_skip() -> None:
-    try:
-        make_environment("PushCube-v1", size=32).close()
-    except SimulatorMissing as error:
-        pytest.skip(f"Vulkan device missing: {error}")
-
-
 @pytest.mark.simulator
 @pytest.mark.parametrize("env_id", ["PushCube-v1", "PickCube-v1"])
 async def test_replaying_a_recorded_demonstration_of_maniskill_open_loop_succeeds(tmp_path: Path, env_id: str) -> None:
-    vulkan_or_skip()
     out = tmp_path / "recorded"
-    assert record(f"--env {env_id} --episodes 2 --out {out} --cameras base --size 32 --seed 100".split()) == 0
+    status = record(f"--env {env_id} --episodes 1 --out {out} --cameras base --size 32 --seed 100".split())
+    if status == SIMULATOR_MISSING:
+        pytest.skip("Vulkan device missing: the record command could not start ManiSkill")
+    assert status == 0
     async with pool_of() as pool, await pool.open(wanted(env_id, cameras=("base",))) as session:
         await replay(session, out, chunk=4)
 
 
 @pytest.mark.simulator
-async def test_maniskill_shows_the_same_in_a_session_as_alone_and_starts_warm_the_second_time() -> None:
-    vulkan_or_skip()
-    alone = make_environment("PushCube-v1", cameras=["base"], size=32)
-    alone.reset(11)
-    picture = alone.render()["observation.images.base"]
-    alone.close()
+async def test_a_second_session_of_maniskill_finds_it_warm_and_sees_the_same_start() -> None:
     async with pool_of() as pool:
-        pids, hashes = [], []
+        pids, pictures, opened_s = [], [], []
         for _ in range(2):
-            async with await pool.open(wanted("PushCube-v1", cameras=("base",))) as session:
-                (reset,) = await session.reset([11])
-                pids.append(session.processes[0].pid)
-                hashes.append(hashlib.sha256(reset.observation.images[0].tobytes()).hexdigest())
-                assert np.abs(reset.observation.images[0].astype(int) - picture).mean() < 0.5
+            begun_s = time.monotonic()
+            try:
+                session = await pool.open(wanted("PushCube-v1", cameras=("base",)))
+            except SimulatorMissing as error:
+                pytest.skip(f"Vulkan device missing: {error}")
+            opened_s.append(time.monotonic() - begun_s)
+            (reset,) = await session.reset([11])
+            pids.append(session.processes[0].pid)
+            pictures.append(reset.observation.images[0])
+            await session.step(np.zeros((1, 2, 4), np.float32))
+            await session.close()
         assert pids[0] == pids[1]
-        assert hashes[0] == hashes[1]
+        assert np.array_equal(pictures[0], pictures[1])
+        assert pictures[0].std() > 10
+        assert opened_s[1] < opened_s[0] / 10

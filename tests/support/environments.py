@@ -3,6 +3,7 @@
 import contextlib
 import os
 from collections.abc import AsyncIterator
+from pathlib import Path
 
 import numpy as np
 
@@ -57,8 +58,8 @@ def children() -> list[int]:
     found = []
     for name in filter(str.isdigit, os.listdir("/proc")):
         with contextlib.suppress(OSError):
-            stat = open(f"/proc/{name}/stat").read().rpartition(")")[2].split()
-            command = open(f"/proc/{name}/cmdline").read()
+            stat = Path(f"/proc/{name}/stat").read_text().rpartition(")")[2].split()
+            command = Path(f"/proc/{name}/cmdline").read_text()
             if int(stat[1]) == os.getpid() and ("environments.worker" in command or stat[0] == "Z"):
                 found.append(int(name))
     return found
