@@ -23,6 +23,10 @@ class WrongAction(SimulatorError):
     """An action of the wrong size, or not finite."""
 
 
+class SchemaMismatch(SimulatorError):
+    """A policy does not fit the environment: other cameras, state, action or conventions."""
+
+
 class NoExpert(SimulatorError):
     """Nobody wrote a scripted controller for this environment."""
 
