@@ -25,6 +25,9 @@ from gpu_runtime.scheduler.inference_queue import InferenceBatch, InferenceLimit
 from gpu_runtime.scheduler.knee import Knee, KneeSettings
 from gpu_runtime.store.signal import Signal
 
+_RECHECK_S = 0.05  # while the journal is behind
+_FIRST_WINDOW_US = 100_000  # D until a batch was measured
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class InferenceSettings:
@@ -32,7 +35,7 @@ class InferenceSettings:
 
     wait_us: int = 0
     batch_tokens: int | None = None  # None: the knee, as measured
-    window_us: int = 100_000  # D: about the cost of a full batch
+    window_us: int | None = None  # D; None: the cost of a full batch, as measured
     limits: InferenceLimits = field(default_factory=InferenceLimits)
     knee: KneeSettings = field(default_factory=KneeSettings)
     write_every_us: int = 500_000
@@ -80,7 +83,7 @@ class InferenceService:
         self.queue = InferenceQueue(
             self.settings.limits,
             batch_limit_tokens=self.settings.batch_tokens or self.knee.limit_tokens,
-            window_us=self.settings.window_us,
+            window_us=_FIRST_WINDOW_US if self.settings.window_us is None else self.settings.window_us,
             wait_us=self.settings.wait_us,
         )
         self._usage = UsageWriter(
@@ -90,9 +93,9 @@ class InferenceService:
         )
         self._step, self._watch = step, watch
         # torch keeps its thread count per thread on some builds: set it where the work is done
-        self._compute = compute or ThreadPoolExecutor(
-            1, "inference", functools.partial(torch.set_num_threads, threads)
-        )
+        set_threads = functools.partial(torch.set_num_threads, threads)
+        self._own_compute = None if compute is not None else ThreadPoolExecutor(1, "inference", set_threads)
+        self._compute = compute or self._own_compute
         self._tickets: dict[RequestId, _Ticket] = {}
         self._admitted = 0
         self._changed = Signal()
@@ -120,17 +123,14 @@ class InferenceService:
         try:
             while not self._stopping:
                 self._expire()
-                if self._usage.behind:
-                    await self._usage.settled()
-                elif (batch := self.queue.next_batch(_now_us())) is not None:
+                batch = None if self._usage.behind else self.queue.next_batch(_now_us())
+                if batch is not None:
                     await self._run_batch(batch)
-                    self._usage.write_if_due(_now_us(), self._changed.notify)
                 else:
                     await self._idle()
+                self._usage.write_if_due(_now_us(), self._changed.notify)
         finally:
-            self._stopping = True
-            for ticket in list(self._tickets.values()):
-                self._refuse(ticket, ServiceStopped())
+            self._close_all()
             await self._usage.close()
 
     def stop(self) -> None:
@@ -198,8 +198,15 @@ class InferenceService:
             waited_us = max(0, now_us - ticket.queued.arrived_us - busy_us)
             self._answer(ticket, _reply(ticket, member, outcome, queue_us=waited_us, share_us=share_us))
         if outcome.measured.shared_us:
-            self.knee.observe(sum(member.tokens for member in outcome.members), busy_us)
-            self.queue.set_batch_limit(self.settings.batch_tokens or self.knee.limit_tokens)
+            self._learn(sum(member.tokens for member in outcome.members), busy_us)
+
+    def _learn(self, tokens: int, busy_us: int) -> None:
+        """B and D follow the measurement, unless they are set."""
+        self.knee.observe(tokens, busy_us)
+        if self.settings.batch_tokens is None:
+            self.queue.set_batch_limit(self.knee.limit_tokens)
+        if self.settings.window_us is None and (batch_us := self.knee.batch_us) is not None:
+            self.queue.set_window(batch_us)
 
     def _answer(self, ticket: _Ticket, reply: PredictReply) -> None:
         self._close(ticket)
@@ -215,6 +222,15 @@ class InferenceService:
         del self._tickets[ticket.queued.request_id]
         self.policies.unpin(ticket.pin)
 
+    def _close_all(self) -> None:
+        """Refuse whatever is left; hold nothing any more."""
+        self._stopping = True
+        for ticket in list(self._tickets.values()):
+            self.queue.withdraw(ticket.queued.request_id)
+            self._refuse(ticket, ServiceStopped())
+        if self._own_compute is not None:
+            self._own_compute.shutdown(wait=False)
+
     def _expire(self) -> None:
         for request_id in self.queue.expire(_now_us()):
             ticket = self._tickets[request_id]
@@ -223,9 +239,11 @@ class InferenceService:
     async def _idle(self) -> None:
         """Sleep until something arrives, is due, or is to be written."""
         now_us = _now_us()
+        if self._usage.behind:
+            await self._changed.wait(_RECHECK_S)
+            return
         times = [time for time in (self.queue.next_wakeup_us(now_us), self._usage.due_us()) if time is not None]
         await self._changed.wait(max(0, min(times) - now_us) / 1e6 if times else None)
-        self._usage.write_if_due(_now_us(), self._changed.notify)
 
 
 def _reply(

@@ -54,10 +54,9 @@ class BatchFormer(Generic[K]):
     """
 
     def __init__(self, *, batch_limit_tokens: int, window_us: int, wait_us: int) -> None:
-        require(window_us >= 0, "window_us", window_us, "zero or more")
         require(wait_us >= 0, "wait_us", wait_us, "zero or more")
         self.set_batch_limit(batch_limit_tokens)
-        self._window_us = window_us
+        self.set_window(window_us)
         self._wait_us = wait_us
         self._backlog: Backlog[K] = Backlog()
         self._fair = FairShare()
@@ -77,6 +76,16 @@ class BatchFormer(Generic[K]):
     def in_flight(self) -> frozenset[K]:
         """Requests that were taken and are not settled."""
         return frozenset(self._held)
+
+    @property
+    def window_us(self) -> int:
+        """D: how far above the leader a rider may be."""
+        return self._window_us
+
+    def set_window(self, window_us: int) -> None:
+        """Change D, from the next decision on; the bounds above hold with the largest D of an interval."""
+        require(window_us >= 0, "window_us", window_us, "zero or more")
+        self._window_us = window_us
 
     def holds(self, request_id: K) -> bool:
         """The request was taken and is not settled."""

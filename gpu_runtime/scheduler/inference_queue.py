@@ -86,6 +86,10 @@ class InferenceQueue:
         """The knee was measured anew."""
         self._former.set_batch_limit(tokens)
 
+    def set_window(self, window_us: int) -> None:
+        """D: the cost of a full batch. With less a batch is never full, with more shares may differ for longer."""
+        self._former.set_window(window_us)
+
     def set_weight(self, tenant_id: TenantId, weight: int) -> None:
         self._former.set_weight(tenant_id, weight)
 

@@ -73,6 +73,12 @@ class Knee:
         enough = max(known.values()) * (PERMILLE - self._settings.tolerance_permille) / PERMILLE
         return min(octave for octave, speed in known.items() if speed >= enough)
 
+    @property
+    def batch_us(self) -> int | None:
+        """What a batch of ``limit_tokens`` probably costs, at the speed of the knee; None until something is known."""
+        knee = self.knee_tokens
+        return round(self.limit_tokens * 1e6 / median(self._speeds[knee])) if self._known(knee) else None
+
     def observe(self, tokens: int, busy_us: int) -> None:
         """One batch took so long, measured."""
         require(tokens > 0, "tokens", tokens, "above zero")
@@ -90,12 +96,10 @@ class Knee:
         )
 
     def _known(self, octave: int) -> bool:
-        return len(self._speeds[octave]) >= self._settings.batches_min
+        return octave in self._speeds and len(self._speeds[octave]) >= self._settings.batches_min
 
     def _must_try(self, octave: int) -> bool:
-        if octave not in self._seen_at or not self._known(octave):
-            return True
-        return self._batches - self._seen_at[octave] >= self._settings.reprobe_batches
+        return not self._known(octave) or self._batches - self._seen_at[octave] >= self._settings.reprobe_batches
 
     def _octave(self, tokens: int) -> int:
         """Floor times a power of two, at most the ceiling."""
