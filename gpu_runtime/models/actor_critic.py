@@ -55,14 +55,14 @@ class ActorCritic:
 
     def score(self, features: Sequence[Features], state_BS: np.ndarray | None, trace: Trace) -> Score:
         """Log-probability and entropy under the current weights, each [B, C, A]."""
-        return self.actor.score(features, self.policy.model_state(state_BS), trace)
+        return self.actor.score(features, self.policy.model_state(state_BS), self._on_device(trace))
 
     def reference_log_prob(self, features: Sequence[Features], state_BS: np.ndarray | None, trace: Trace) -> Tensor:
         """Log-probability under the weights that reinforcement learning started from, [B, C, A]; no gradient."""
         if self.reference is None:
             raise HeadConfigurationError("reference: false, allowed: true where a reference is asked for")
         with torch.no_grad():
-            return self.reference.log_prob(features, self.policy.model_state(state_BS), trace)
+            return self.reference.log_prob(features, self.policy.model_state(state_BS), self._on_device(trace))
 
     def value(
         self, features: Sequence[Features], state_BS: np.ndarray | None, progress_B: np.ndarray | None = None
@@ -88,6 +88,9 @@ class ActorCritic:
     def trained(self) -> list[nn.Module]:
         """The modules that updates change."""
         return [self.actor] if self.critic is None else [self.actor, self.critic]
+
+    def _on_device(self, trace: Trace) -> Trace:
+        return {name: value.to(self.policy.device) for name, value in trace.items()}
 
     def _real(self, actions_BHA: Tensor) -> np.ndarray:
         return np.asarray(self.policy.actions.denormalize(actions_BHA.cpu().numpy()), dtype=np.float32)
