@@ -5,16 +5,40 @@ Shapes: H height, W width in pixels; S state dimensions, A action dimensions, K 
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from enum import StrEnum
 from typing import Protocol
 
 import numpy as np
 
-from gpu_runtime.environments.errors import UnknownCamera, WrongAction
+from gpu_runtime.environments.errors import UnknownCamera, UnknownOption, WrongAction
 from gpu_runtime.protocol.schema import Camera, DatasetSchema
 
 IMAGE_PREFIX = "observation.images."  # followed by a camera's short name
 STATE_KEY = "observation.state"
 ACTION_KEY = "action"
+
+
+class StateKind(StrEnum):
+    """What a policy's state vector tells."""
+
+    PROPRIOCEPTION = "proprioception"  # what the robot knows of itself, and goals that no camera can see
+    PRIVILEGED = "privileged"  # true positions that suffice to solve the task without cameras, chosen by hand
+    FULL = "full"  # all that the simulator offers
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EnvironmentKind:
+    """What makes two environments exchangeable.
+
+    ``cameras`` are short names such as ``base``: None for the task's usual ones, () for none. Images are square, of
+    ``size`` pixels. ``control_mode``: None for the task's usual one.
+    """
+
+    env_id: str
+    cameras: tuple[str, ...] | None = None
+    size: int = 64
+    state: StateKind = StateKind.PROPRIOCEPTION
+    control_mode: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -93,6 +117,15 @@ def check_cameras(env_id: str, wanted: Sequence[str], available: Sequence[str]) 
             raise UnknownCamera(f"cameras: {env_id} has no camera {name!r}; allowed: {', '.join(available)}")
     if len(set(wanted)) != len(wanted):
         raise UnknownCamera(f"cameras: {', '.join(wanted)} names a camera twice")
+
+
+def check_options(kind: EnvironmentKind, *, states: Sequence[StateKind], control_modes: Sequence[str] = ()) -> None:
+    """Refuse a kind of state or a control mode that the environment does not have, naming those it has."""
+    if kind.state not in states:
+        raise UnknownOption(f"state: {kind.env_id} has no {kind.state.value!r}; allowed: {', '.join(states)}")
+    if kind.control_mode is not None and kind.control_mode not in control_modes:
+        allowed = ", ".join(control_modes) or "none: it has one only"
+        raise UnknownOption(f"control_mode: {kind.env_id} has no {kind.control_mode!r}; allowed: {allowed}")
 
 
 def check_action(action_A: np.ndarray, schema: DatasetSchema) -> np.ndarray:

@@ -19,6 +19,10 @@ class UnknownCamera(SimulatorError):
     """The environment has no camera of this name."""
 
 
+class UnknownOption(SimulatorError):
+    """The environment has no such kind of state or control mode."""
+
+
 class WrongAction(SimulatorError):
     """An action of the wrong size, or not finite."""
 

@@ -8,6 +8,7 @@ import io
 import logging
 import sys
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import Any, cast
 
 import gymnasium
@@ -20,14 +21,18 @@ from sapien.render import RenderBodyComponent
 
 from gpu_runtime.environments.base import (
     IMAGE_PREFIX,
+    EnvironmentKind,
     Proprioception,
+    StateKind,
     StepResult,
     camera_of,
     check_action,
     check_cameras,
+    check_options,
 )
 from gpu_runtime.environments.errors import SimulatorError, SimulatorMissing, UnknownEnvironment
-from gpu_runtime.environments.maniskill_schema import SENSOR_SUFFIX, action_feature, gripper_of, state_feature
+from gpu_runtime.environments.maniskill_schema import SENSOR_SUFFIX, action_feature, gripper_of
+from gpu_runtime.environments.maniskill_state import StateReader
 from gpu_runtime.environments.maniskill_tasks import REPRESENTATIONS, ManiSkillTask, task_of
 from gpu_runtime.protocol.schema import ActionRepresentation, DatasetSchema
 
@@ -38,12 +43,15 @@ _CAMERA_HOUSING = "camera_link"  # of panda_wristcam
 mani_skill.logger.setLevel(logging.ERROR)
 
 
-def make(env_id: str, *, cameras: Sequence[str] | None, size: int) -> "ManiSkillEnvironment":
-    """Start ``env_id``; raises UnknownEnvironment, UnknownCamera, SimulatorMissing."""
+def make(kind: EnvironmentKind) -> "ManiSkillEnvironment":
+    """Start ``kind``; raises UnknownEnvironment, UnknownCamera, UnknownOption, SimulatorMissing."""
+    env_id = kind.env_id
     if env_id not in REGISTERED_ENVS:
         raise UnknownEnvironment(f"env: ManiSkill has no {env_id!r}; allowed: {', '.join(sorted(REGISTERED_ENVS))}")
     task = task_of(env_id)
-    return ManiSkillEnvironment(env_id, task, tuple(cameras or task.cameras), size)
+    states = [state for state in StateKind if state is not StateKind.PRIVILEGED or task.privileged]
+    check_options(kind, states=states, control_modes=tuple(REPRESENTATIONS))
+    return ManiSkillEnvironment(replace(kind, cameras=tuple(kind.cameras or task.cameras)), task)
 
 
 @contextlib.contextmanager
@@ -57,10 +65,11 @@ def _no_prompts() -> Iterator[None]:
         sys.stdin = stdin
 
 
-def _start(env_id: str, task: ManiSkillTask, cameras: Sequence[str], size: int) -> gymnasium.Env:
+def _start(kind: EnvironmentKind, task: ManiSkillTask) -> gymnasium.Env:
     options: dict[str, Any] = {}
-    if task.control_mode is not None:
-        options["control_mode"] = task.control_mode
+    env_id, cameras, control_mode = kind.env_id, kind.cameras or (), kind.control_mode or task.control_mode
+    if control_mode is not None:
+        options["control_mode"] = control_mode
     robot = REGISTERED_ENVS[env_id].cls.SUPPORTED_ROBOTS
     if "hand" in cameras and robot and robot[0] in _WITH_HAND_CAMERA:
         options["robot_uids"] = _WITH_HAND_CAMERA[robot[0]]
@@ -71,7 +80,7 @@ def _start(env_id: str, task: ManiSkillTask, cameras: Sequence[str], size: int) 
                 obs_mode="state",
                 sim_backend="cpu",
                 render_backend="cpu",
-                sensor_configs={"width": size, "height": size},
+                sensor_configs={"width": kind.size, "height": kind.size},
                 max_episode_steps=task.max_steps,
                 **options,
             )
@@ -86,23 +95,28 @@ def _start(env_id: str, task: ManiSkillTask, cameras: Sequence[str], size: int) 
 class ManiSkillEnvironment:
     """One ManiSkill task on the CPU; see ``base.Environment``. Without ``cameras`` it has all of the task's."""
 
-    def __init__(self, env_id: str, task: ManiSkillTask, cameras: tuple[str, ...], size: int) -> None:
-        self.env_id, self.instruction = env_id, task.instruction
+    def __init__(self, kind: EnvironmentKind, task: ManiSkillTask) -> None:
+        self.env_id, self.instruction = kind.env_id, task.instruction
         self._task = task
-        self._env = _start(env_id, task, cameras, size)
+        self._env = _start(kind, task)
         self._world = cast(Any, self._env.unwrapped)
         if not isinstance(self._world.single_action_space, gymnasium.spaces.Box):
-            raise SimulatorError(f"env: {env_id} moves several robots; one robot with one action vector is supported")
-        self.reset(seed=0)
+            raise SimulatorError(
+                f"env: {self.env_id} moves several robots; one robot with one action vector is supported"
+            )
+        self._flags: dict[str, Any] = {}
+        self._start_try(seed=0)
+        self._reader = StateReader(self._world, task, kind.state, lambda: self._flags)
+        cameras = kind.cameras or ()
         sensors = [name.removesuffix(SENSOR_SUFFIX) for name in self._world.scene.sensors]
-        check_cameras(env_id, cameras, sensors)
-        self._schema = self._describe(cameras or sensors, size)
+        check_cameras(self.env_id, cameras, sensors)
+        self._schema = self._describe(cameras or sensors, kind.size)
 
     def _describe(self, cameras: Sequence[str], size: int) -> DatasetSchema:
         agent = self._world.agent
         return DatasetSchema(
             cameras=tuple(camera_of(name, size) for name in cameras),
-            state=state_feature(agent, self._task.state_objects),
+            state=self._reader.feature(),
             action=action_feature(agent),
             representation=REPRESENTATIONS.get(agent.control_mode, ActionRepresentation.UNDECLARED),
             gripper=gripper_of(agent),
@@ -114,11 +128,14 @@ class ManiSkillEnvironment:
         return self._schema
 
     def reset(self, seed: int) -> Proprioception:
+        self._start_try(seed)
+        return self._observation()
+
+    def _start_try(self, seed: int) -> None:
         with _no_prompts():
             self._env.reset(seed=seed)
         self._hide_camera_housing()
         self._keep_flags(self._world.evaluate())
-        return self._observation()
 
     def step(self, action_A: np.ndarray) -> StepResult:
         action = check_action(action_A, self._schema)
@@ -150,16 +167,8 @@ class ManiSkillEnvironment:
     def succeeded(self) -> bool:
         return bool(self._flags.get("success", False))
 
-    def _object_position(self, name: str) -> np.ndarray:
-        return getattr(self._world, self._task.objects[name]).pose.p[0].numpy()
-
     def _observation(self) -> Proprioception:
-        agent = self._world.agent
-        parts = [agent.robot.get_qpos()[0].numpy()]
-        if hasattr(agent, "tcp"):
-            parts.append(agent.tcp.pose.p[0].numpy())
-        parts += [self._object_position(name) for name in self._task.state_objects]
-        return Proprioception(state_S=np.concatenate(parts).astype(np.float32))
+        return Proprioception(state_S=self._reader.read())
 
     def privileged(self) -> dict[str, np.ndarray]:
         """Poses [7] (position, quaternion wxyz) of the tool ``tcp`` and the task's objects, and the task's flags."""

@@ -1,22 +1,13 @@
-"""Names of a ManiSkill robot's state and action dimensions, read off the robot and its controllers."""
+"""Names of a ManiSkill robot's action dimensions, read off its controllers."""
 
-from collections.abc import Sequence
 from typing import Any
 
-from gpu_runtime.environments.base import ACTION_KEY, STATE_KEY
+from gpu_runtime.environments.base import ACTION_KEY
 from gpu_runtime.protocol.schema import Gripper, GripperConvention, VectorFeature
 
 SENSOR_SUFFIX = "_camera"  # ManiSkill's "base_camera" is our "base"
 _POSITION = ("delta_x", "delta_y", "delta_z")
 _AXES = ("x", "y", "z")
-
-
-def state_feature(agent: Any, objects: Sequence[str]) -> VectorFeature:
-    """Joint positions, the tool's position where the robot has a tool, then the positions of ``objects``."""
-    names = [joint.name for joint in agent.robot.get_active_joints()]
-    for part in (["tcp"] if hasattr(agent, "tcp") else []) + list(objects):
-        names += [f"{part}_{axis}" for axis in _AXES]
-    return VectorFeature(key=STATE_KEY, names=tuple(names))
 
 
 def _controller_names(uid: str, controller: Any) -> tuple[str, ...]:

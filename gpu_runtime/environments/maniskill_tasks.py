@@ -21,6 +21,7 @@ class ManiSkillTask:
     """One task. ``objects`` maps a name to the attribute of the environment that holds the actor.
 
     ``state_objects`` are those whose position belongs to the policy's state: a goal that no camera can see.
+    ``privileged`` is what a policy without cameras needs, in the terms of ``maniskill_state``.
     """
 
     instruction: str
@@ -28,6 +29,7 @@ class ManiSkillTask:
     cameras: tuple[str, ...] = ()  # none: all that the task has
     objects: Mapping[str, str] = field(default_factory=dict)
     state_objects: tuple[str, ...] = ()
+    privileged: tuple[str, ...] = ()
     max_steps: int = 100
 
 
@@ -37,6 +39,7 @@ TASKS = {
         control_mode="pd_ee_delta_pos",
         cameras=("base",),
         objects={"cube": "obj", "goal": "goal_region"},
+        privileged=("tcp", "cube", "cube-tcp"),  # the goal lies at a fixed offset from where the cube starts
     ),
     "PickCube-v1": ManiSkillTask(
         instruction="Pick up the red cube and hold it still at the goal position.",
@@ -44,6 +47,7 @@ TASKS = {
         cameras=("base", "hand"),
         objects={"cube": "cube", "goal": "goal_site"},
         state_objects=("goal",),  # ManiSkill hides the goal marker from the cameras
+        privileged=("fingers", "is_grasped", "tcp", "cube-tcp", "goal-cube", "goal-tcp"),
     ),
 }
 

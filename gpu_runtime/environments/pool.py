@@ -6,9 +6,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import cast
 
+from gpu_runtime.environments.base import EnvironmentKind
 from gpu_runtime.environments.busy import BusyMeter
 from gpu_runtime.environments.errors import EnvironmentLost, LostReason, SessionError
-from gpu_runtime.environments.process import EnvironmentKind, EnvironmentProcess
+from gpu_runtime.environments.process import EnvironmentProcess
 from gpu_runtime.environments.registry import FAMILIES
 from gpu_runtime.environments.seat_desk import OnWait, SeatDesk
 from gpu_runtime.environments.seats import SeatRequest, SeatTable

@@ -12,12 +12,13 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict
 from typing import Any
 
 import numpy as np
 
 from gpu_runtime.environments import errors
+from gpu_runtime.environments.base import EnvironmentKind
 from gpu_runtime.environments.busy import BusyMeter
 from gpu_runtime.environments.errors import EnvironmentLost, LostReason
 from gpu_runtime.environments.frames import receive, to_frame
@@ -31,17 +32,14 @@ _END_WITHIN_S = 5.0
 _PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
 _REFUSALS: dict[str, type[errors.SimulatorError]] = {
     kind.__name__: kind
-    for kind in (errors.SimulatorError, errors.UnknownEnvironment, errors.SimulatorMissing, errors.UnknownCamera)
+    for kind in (
+        errors.SimulatorError,
+        errors.UnknownEnvironment,
+        errors.SimulatorMissing,
+        errors.UnknownCamera,
+        errors.UnknownOption,
+    )
 }
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class EnvironmentKind:
-    """What processes can be exchanged for one another. ``cameras``: None for the task's usual ones, () for none."""
-
-    env_id: str
-    cameras: tuple[str, ...] | None = None
-    size: int = 64
 
 
 class EnvironmentProcess:
@@ -94,9 +92,7 @@ class EnvironmentProcess:
         message = {
             "call": "open",
             "slots": slots,
-            "env_id": self.kind.env_id,
-            "cameras": None if self.kind.cameras is None else list(self.kind.cameras),
-            "size": self.kind.size,
+            "kind": asdict(self.kind),
             "families": self._families,
         }
         with self._fatal():

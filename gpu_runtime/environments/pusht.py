@@ -15,11 +15,14 @@ from gpu_runtime.environments.base import (
     ACTION_KEY,
     IMAGE_PREFIX,
     STATE_KEY,
+    EnvironmentKind,
     Proprioception,
+    StateKind,
     StepResult,
     camera_of,
     check_action,
     check_cameras,
+    check_options,
 )
 from gpu_runtime.environments.errors import UnknownEnvironment
 from gpu_runtime.protocol.schema import ActionRepresentation, DatasetSchema, VectorFeature
@@ -31,15 +34,20 @@ _TOP, _AGENT = "top", "agent"  # the whole table; a square that moves along with
 _TABLE_PX = 512
 _AGENT_VIEW_PX = 160
 _MAX_STEPS = 300
+_STATE_NAMES = {
+    StateKind.PROPRIOCEPTION: ("agent_x", "agent_y"),
+    StateKind.PRIVILEGED: ("agent_x", "agent_y", "block_x", "block_y", "block_cos", "block_sin"),
+}
 
 
-def make(env_id: str, *, cameras: Sequence[str] | None, size: int) -> "PushTEnvironment":
-    """Start ``env_id``; raises UnknownEnvironment, UnknownCamera."""
-    if env_id != _ENV_ID:
-        raise UnknownEnvironment(f"env: gym_pusht has no {env_id!r}; allowed: {_ENV_ID}")
-    wanted = tuple(cameras or (_TOP,))
-    check_cameras(env_id, wanted, (_TOP, _AGENT))
-    return PushTEnvironment(wanted, size)
+def make(kind: EnvironmentKind) -> "PushTEnvironment":
+    """Start ``kind``; raises UnknownEnvironment, UnknownCamera, UnknownOption."""
+    if kind.env_id != _ENV_ID:
+        raise UnknownEnvironment(f"env: gym_pusht has no {kind.env_id!r}; allowed: {_ENV_ID}")
+    wanted = tuple(kind.cameras or (_TOP,))
+    check_cameras(kind.env_id, wanted, (_TOP, _AGENT))
+    check_options(kind, states=tuple(_STATE_NAMES))
+    return PushTEnvironment(wanted, kind.size, kind.state)
 
 
 class PushTEnvironment:
@@ -48,7 +56,8 @@ class PushTEnvironment:
     env_id = _ENV_ID
     instruction = "Push the grey T onto the green T outline."
 
-    def __init__(self, cameras: Sequence[str], size: int) -> None:
+    def __init__(self, cameras: Sequence[str], size: int, state: StateKind) -> None:
+        self._state = state
         self._env = gymnasium.make(
             _ENV_ID,
             obs_type="state",
@@ -58,7 +67,7 @@ class PushTEnvironment:
         self._world = cast(Any, self._env.unwrapped)
         self._schema = DatasetSchema(
             cameras=tuple(camera_of(name, size) for name in cameras),
-            state=VectorFeature(key=STATE_KEY, names=("agent_x", "agent_y")),
+            state=VectorFeature(key=STATE_KEY, names=_STATE_NAMES[state]),
             action=VectorFeature(key=ACTION_KEY, names=("target_x", "target_y")),
             representation=ActionRepresentation.ABSOLUTE_POINT,
             control_hz=float(self._world.control_hz),
@@ -87,7 +96,11 @@ class PushTEnvironment:
         return bool(self._world._get_coverage() > self._world.success_threshold)
 
     def _observation(self) -> Proprioception:
-        return Proprioception(state_S=np.array(self._world.agent.position, np.float32))
+        values = [*self._world.agent.position]
+        if self._state is StateKind.PRIVILEGED:
+            block = self._world.block
+            values += [*block.position, np.cos(block.angle), np.sin(block.angle)]
+        return Proprioception(state_S=np.array(values, np.float32))
 
     def privileged(self) -> Mapping[str, np.ndarray]:
         """``agent`` [2]; ``block``, ``goal`` [3] (x, y, angle); ``centre`` [2] of the block's mass in its frame."""

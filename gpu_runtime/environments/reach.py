@@ -11,11 +11,14 @@ from gpu_runtime.environments.base import (
     ACTION_KEY,
     IMAGE_PREFIX,
     STATE_KEY,
+    EnvironmentKind,
     Proprioception,
+    StateKind,
     StepResult,
     camera_of,
     check_action,
     check_cameras,
+    check_options,
 )
 from gpu_runtime.environments.errors import UnknownEnvironment
 from gpu_runtime.protocol.schema import ActionRepresentation, DatasetSchema, VectorFeature
@@ -32,13 +35,14 @@ _DISTANCE_PRICE = 0.1
 _GOAL_COLOR, _POINT_COLOR, _TABLE_COLOR = (40, 200, 60), (220, 50, 40), 90
 
 
-def make(env_id: str, *, cameras: Sequence[str] | None, size: int) -> "ReachEnvironment":
-    """Start ``env_id``; raises UnknownEnvironment, UnknownCamera."""
-    if env_id != _ENV_ID:
-        raise UnknownEnvironment(f"env: joynexus has no {env_id!r}; allowed: {_ENV_ID}")
-    wanted = tuple(cameras or (_TOP,))
-    check_cameras(env_id, wanted, (_TOP,))
-    return ReachEnvironment(wanted, size)
+def make(kind: EnvironmentKind) -> "ReachEnvironment":
+    """Start ``kind``; raises UnknownEnvironment, UnknownCamera, UnknownOption."""
+    if kind.env_id != _ENV_ID:
+        raise UnknownEnvironment(f"env: joynexus has no {kind.env_id!r}; allowed: {_ENV_ID}")
+    wanted = tuple(kind.cameras or (_TOP,))
+    check_cameras(kind.env_id, wanted, (_TOP,))
+    check_options(kind, states=(StateKind.PROPRIOCEPTION,))
+    return ReachEnvironment(wanted, kind.size)
 
 
 class ReachEnvironment:

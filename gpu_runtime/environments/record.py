@@ -10,7 +10,7 @@ from typing import Any
 
 from gpu_runtime.data.recorder import Recorder
 from gpu_runtime.data.recording.checks import RecordingError, check_path, check_schema
-from gpu_runtime.environments.base import Environment
+from gpu_runtime.environments.base import Environment, StateKind
 from gpu_runtime.environments.demonstrations import Demonstration, Outcome, demonstrations, film
 from gpu_runtime.environments.errors import SimulatorError, SimulatorMissing
 from gpu_runtime.environments.experts import expert_for
@@ -37,6 +37,12 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--out", type=Path, required=True, help="folder to create; must not exist")
     parser.add_argument(
         "--cameras", help="comma-separated views, for example base,hand; default: the task's usual ones"
+    )
+    parser.add_argument(
+        "--state",
+        choices=[kind.value for kind in StateKind],
+        default=StateKind.PROPRIOCEPTION.value,
+        help="what the state vector tells",
     )
     parser.add_argument("--size", type=_integer(16, 1024), default=64, help="height and width of each view in pixels")
     parser.add_argument("--seed", type=_integer(0, 2**31), default=0, help="first reset seed; tries count up from it")
@@ -88,7 +94,7 @@ def record(options: argparse.Namespace) -> dict[str, Any]:
     expert_for(options.env)
     check_path(options.out)
     cameras = options.cameras.split(",") if options.cameras else None
-    environment = make_environment(options.env, cameras=cameras, size=options.size)
+    environment = make_environment(options.env, cameras=cameras, size=options.size, state=StateKind(options.state))
     check_schema(environment.schema(), round(environment.schema().control_hz))
     _one_thread()
     outcomes: dict[Outcome, int] = {}

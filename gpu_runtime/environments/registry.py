@@ -3,10 +3,10 @@
 import importlib
 from collections.abc import Mapping, Sequence
 
-from gpu_runtime.environments.base import Environment
+from gpu_runtime.environments.base import Environment, EnvironmentKind, StateKind
 from gpu_runtime.environments.errors import SimulatorMissing, UnknownEnvironment
 
-# Namespace of the id ("gym_pusht/PushT-v0"; none for ManiSkill) -> module with make(env_id, cameras=…, size=…).
+# Namespace of the id ("gym_pusht/PushT-v0"; none for ManiSkill) -> module with make(kind).
 FAMILIES: Mapping[str, str] = {
     "": "gpu_runtime.environments.maniskill",
     "gym_pusht": "gpu_runtime.environments.pusht",
@@ -19,13 +19,18 @@ def make_environment(
     *,
     cameras: Sequence[str] | None = None,
     size: int = 64,
-    families: Mapping[str, str] = FAMILIES,
+    state: StateKind = StateKind.PROPRIOCEPTION,
+    control_mode: str | None = None,
 ) -> Environment:
-    """Start one environment with square images of ``size`` pixels.
+    """Start one environment; see ``EnvironmentKind`` for what can be asked for, and ``start`` for what it raises."""
+    wanted = None if cameras is None else tuple(cameras)
+    kind = EnvironmentKind(env_id=env_id, cameras=wanted, size=size, state=state, control_mode=control_mode)
+    return start(kind)
 
-    ``cameras`` are short names such as ``base``; None takes the task's usual ones.
-    Raises UnknownEnvironment, UnknownCamera, SimulatorMissing.
-    """
+
+def start(kind: EnvironmentKind, families: Mapping[str, str] = FAMILIES) -> Environment:
+    """Start one environment. Raises UnknownEnvironment, UnknownCamera, UnknownOption, SimulatorMissing."""
+    env_id = kind.env_id
     namespace = env_id.rpartition("/")[0]
     if namespace not in families:
         known = ", ".join(f"{name}/…" if name else "a ManiSkill id" for name in families)
@@ -36,4 +41,4 @@ def make_environment(
         raise SimulatorMissing(f"env: {env_id} needs the Python package {error.name!r}; install .[runtime]") from error
     except ImportError as error:  # a shared library, such as libGL.so.1
         raise SimulatorMissing(f"env: {env_id} needs a system library ({error}): deploy/system-packages.sh") from error
-    return family.make(env_id, cameras=cameras, size=size)
+    return family.make(kind)

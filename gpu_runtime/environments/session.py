@@ -10,9 +10,10 @@ from typing import Any, Self, TypeVar, cast
 
 import numpy as np
 
+from gpu_runtime.environments.base import EnvironmentKind
 from gpu_runtime.environments.busy import BusyMeter
 from gpu_runtime.environments.errors import EnvironmentLost, LostReason, SessionError, WrongAction
-from gpu_runtime.environments.process import EnvironmentKind, EnvironmentProcess
+from gpu_runtime.environments.process import EnvironmentProcess
 from gpu_runtime.environments.results import ChunkResult, Reset
 from gpu_runtime.protocol.schema import DatasetSchema
 

@@ -14,9 +14,10 @@ from typing import Any
 
 import numpy as np
 
+from gpu_runtime.environments.base import EnvironmentKind, StateKind
 from gpu_runtime.environments.errors import SimulatorError
 from gpu_runtime.environments.frames import receive_blocking, to_frame
-from gpu_runtime.environments.registry import make_environment
+from gpu_runtime.environments.registry import start
 from gpu_runtime.environments.slot import Slot
 
 _PR_SET_PDEATHSIG = 1
@@ -42,16 +43,12 @@ class Worker:
 
     def _open(self, message: dict[str, Any]) -> dict[str, Any]:
         """Make as many slots as asked for, keeping those that are there."""
+        kind = _kind(message["kind"])
         while len(self._slots) < message["slots"]:
-            environment = make_environment(
-                message["env_id"],
-                cameras=message["cameras"] or None,
-                size=message["size"],
-                families=message["families"],
-            )
+            environment = start(kind, message["families"])
             _one_thread()
             schema = environment.schema()
-            if message["cameras"] is not None and not message["cameras"]:
+            if kind.cameras == ():
                 schema = schema.model_copy(update={"cameras": ()})
             self._schema = schema.model_dump(mode="json")
             self._slots.append(Slot(environment, schema))
@@ -66,6 +63,12 @@ class Worker:
         return [
             self._slots[slot].step(actions_CA) for slot, actions_CA in zip(message["slots"], actions_NCA, strict=True)
         ]
+
+
+def _kind(fields: dict[str, Any]) -> EnvironmentKind:
+    cameras = fields["cameras"]
+    wanted = {"cameras": None if cameras is None else tuple(cameras), "state": StateKind(fields["state"])}
+    return EnvironmentKind(**(fields | wanted))
 
 
 def _one_thread() -> None:

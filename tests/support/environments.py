@@ -7,8 +7,8 @@ from pathlib import Path
 
 import numpy as np
 
+from gpu_runtime.environments.base import EnvironmentKind, StateKind
 from gpu_runtime.environments.pool import EnvironmentPool, PoolLimits
-from gpu_runtime.environments.process import EnvironmentKind
 from gpu_runtime.environments.session import Deadlines, SessionSpec
 from tests.support.faulty_environments import FAULTY_FAMILIES, TRIGGER
 
@@ -35,9 +35,10 @@ def wanted(
     processes: int | None = None,
     cameras: tuple[str, ...] | None = (),
     size: int = 32,
+    state: StateKind = StateKind.PROPRIOCEPTION,
 ) -> SessionSpec:
     """A session's specification; without cameras unless named."""
-    kind = EnvironmentKind(env_id=env_id, cameras=cameras, size=size)
+    kind = EnvironmentKind(env_id=env_id, cameras=cameras, size=size, state=state)
     return SessionSpec(tenant_id=tenant, kind=kind, seats=seats, processes=processes)
 
 

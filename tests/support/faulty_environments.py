@@ -5,11 +5,10 @@ import dataclasses
 import os
 import sys
 import time
-from collections.abc import Sequence
 
 import numpy as np
 
-from gpu_runtime.environments.base import Proprioception, StepResult
+from gpu_runtime.environments.base import EnvironmentKind, Proprioception, StepResult
 from gpu_runtime.environments.reach import ReachEnvironment
 from gpu_runtime.environments.registry import FAMILIES
 
@@ -18,10 +17,10 @@ TRIGGER = 1.0
 _hoard: list[np.ndarray] = []
 
 
-def make(env_id: str, *, cameras: Sequence[str] | None, size: int) -> "FaultyEnvironment":
-    if env_id == "faulty/CrashAtStart":
+def make(kind: EnvironmentKind) -> "FaultyEnvironment":
+    if kind.env_id == "faulty/CrashAtStart":
         ctypes.string_at(0)
-    return FaultyEnvironment(env_id)
+    return FaultyEnvironment(kind.env_id)
 
 
 class FaultyEnvironment(ReachEnvironment):

@@ -1,0 +1,78 @@
+"""A policy's state vector, read off a ManiSkill world part by part, with one name per dimension.
+
+Terms of a privileged state: ``tcp`` or an object for its position, ``a-b`` for the way from b to a, ``fingers`` for
+the last two joints, any other word for a flag of the task. Shapes: S state dimensions.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from gpu_runtime.environments.base import STATE_KEY, StateKind
+from gpu_runtime.environments.maniskill_tasks import ManiSkillTask
+from gpu_runtime.protocol.schema import VectorFeature
+
+_AXES = ("x", "y", "z")
+_FINGERS = 2
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """Some dimensions: their names, and how to read them now."""
+
+    names: tuple[str, ...]
+    read: Callable[[], Any]
+
+
+class StateReader:
+    """Reads the state of one kind. ``flags`` gives the task's flags of the present state."""
+
+    def __init__(
+        self, world: Any, task: ManiSkillTask, kind: StateKind, flags: Callable[[], Mapping[str, Any]]
+    ) -> None:
+        self._world, self._task, self._flags = world, task, flags
+        self._joints = tuple(joint.name for joint in world.agent.robot.get_active_joints())
+        self._parts = {
+            StateKind.PROPRIOCEPTION: self._proprioception,
+            StateKind.PRIVILEGED: lambda: [self._part(term) for term in task.privileged],
+            StateKind.FULL: self._full,
+        }[kind]()
+
+    def feature(self) -> VectorFeature:
+        """Names in the order of ``read``."""
+        return VectorFeature(key=STATE_KEY, names=tuple(name for part in self._parts for name in part.names))
+
+    def read(self) -> np.ndarray:
+        """Float32 [S]."""
+        return np.concatenate([np.atleast_1d(part.read()) for part in self._parts]).astype(np.float32)
+
+    def _proprioception(self) -> list[Part]:
+        """Joint positions, the tool's position where the robot has a tool, then objects that no camera can see."""
+        tool = ["tcp"] if hasattr(self._world.agent, "tcp") else []
+        return [Part(self._joints, self._qpos)] + [self._part(term) for term in [*tool, *self._task.state_objects]]
+
+    def _full(self) -> list[Part]:
+        def read() -> np.ndarray:
+            return self._world.get_obs()[0].numpy()
+
+        return [Part(tuple(f"state_{index}" for index in range(len(read()))), read)]
+
+    def _part(self, term: str) -> Part:
+        if term == "fingers":
+            return Part(self._joints[-_FINGERS:], lambda: self._qpos()[-_FINGERS:])
+        to, _, start = term.partition("-")
+        if to != "tcp" and to not in self._task.objects:
+            return Part((term,), lambda: float(self._flags()[term]))
+        if start:
+            names = tuple(f"{start}_to_{to}_{axis}" for axis in _AXES)
+            return Part(names, lambda: self._position(to) - self._position(start))
+        return Part(tuple(f"{to}_{axis}" for axis in _AXES), lambda: self._position(to))
+
+    def _qpos(self) -> np.ndarray:
+        return self._world.agent.robot.get_qpos()[0].numpy()
+
+    def _position(self, name: str) -> np.ndarray:
+        actor = self._world.agent.tcp if name == "tcp" else getattr(self._world, self._task.objects[name])
+        return actor.pose.p[0].numpy()
