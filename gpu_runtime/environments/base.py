@@ -50,7 +50,10 @@ class Proprioception:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StepResult:
-    """What one action led to. ``terminated`` ends the task, ``truncated`` only this try of it (time is up)."""
+    """What one action led to. ``terminated`` ends the task, ``truncated`` only this try of it: time is up.
+
+    A task that ends with its last step may be both; sessions then say terminated only.
+    """
 
     observation: Proprioception
     reward: float

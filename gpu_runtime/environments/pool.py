@@ -14,6 +14,7 @@ from gpu_runtime.environments.registry import FAMILIES
 from gpu_runtime.environments.seat_desk import OnWait, SeatDesk
 from gpu_runtime.environments.seats import SeatRequest, SeatTable
 from gpu_runtime.environments.session import Deadlines, EnvironmentSession, Part, SessionSpec
+from gpu_runtime.environments.slot import TryRules
 from gpu_runtime.protocol.schema import DatasetSchema
 
 
@@ -74,6 +75,8 @@ class EnvironmentPool:
         """
         if spec.processes is not None and not 1 <= spec.processes <= spec.seats:
             raise SessionError(f"processes: {spec.processes} for {spec.seats} seats; allowed: 1 to {spec.seats}")
+        if spec.rules.steps_max is not None and spec.rules.steps_max < 1:
+            raise SessionError(f"rules.steps_max: {spec.rules.steps_max}; allowed: 1 or more, or none")
         self._refuse_if_closed()
         seats = await self._desk.take(spec.tenant_id, spec.seats, on_wait)
         try:
@@ -94,7 +97,7 @@ class EnvironmentPool:
         counts = _shares(spec.seats, spec.processes or -(-spec.seats // self.limits.seats_per_process))
         processes = [self._take(spec.kind, busy) for _ in counts]
         try:
-            schema = await self._open_all(processes, counts)
+            schema = await self._open_all(processes, counts, spec.rules)
         except BaseException as error:
             self._count(error)
             for process in processes:
@@ -104,10 +107,12 @@ class EnvironmentPool:
         parts = [Part(*fields) for fields in zip(processes, firsts, counts, strict=True)]
         return EnvironmentSession(spec, schema, parts, deadlines=self.limits.deadlines, busy=busy, on_end=self._ended)
 
-    async def _open_all(self, processes: Sequence[EnvironmentProcess], counts: Sequence[int]) -> DatasetSchema:
+    async def _open_all(
+        self, processes: Sequence[EnvironmentProcess], counts: Sequence[int], rules: TryRules
+    ) -> DatasetSchema:
         """Wait for every process, so that none is left in the midst of a call; raise the first error."""
         calls = (
-            process.open(count, deadline_s=self.limits.deadlines.open_s)
+            process.open(count, rules, deadline_s=self.limits.deadlines.open_s)
             for process, count in zip(processes, counts, strict=True)
         )
         answers = await asyncio.gather(*calls, return_exceptions=True)

@@ -23,6 +23,7 @@ from gpu_runtime.environments.busy import BusyMeter
 from gpu_runtime.environments.errors import EnvironmentLost, LostReason
 from gpu_runtime.environments.frames import receive, to_frame
 from gpu_runtime.environments.results import ChunkResult, Reset, read_chunk, read_reset
+from gpu_runtime.environments.slot import TryRules
 from gpu_runtime.protocol.schema import DatasetSchema
 from gpu_runtime.protocol.wire import WireError
 
@@ -87,12 +88,13 @@ class EnvironmentProcess:
         except (OSError, IndexError):
             return 0
 
-    async def open(self, slots: int, *, deadline_s: float) -> DatasetSchema:
+    async def open(self, slots: int, rules: TryRules, *, deadline_s: float) -> DatasetSchema:
         """Have at least ``slots`` environments. Raises SimulatorError (refused), EnvironmentLost."""
         message = {
             "call": "open",
             "slots": slots,
             "kind": asdict(self.kind),
+            "rules": asdict(rules),
             "families": self._families,
         }
         with self._fatal():

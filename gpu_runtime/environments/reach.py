@@ -84,7 +84,7 @@ class ReachEnvironment:
             observation=self._observation(),
             reward=float(success) - _DISTANCE_PRICE * self._distance(),
             terminated=success,
-            truncated=self._steps >= MAX_STEPS and not success,
+            truncated=self._steps >= MAX_STEPS,
             success=success,
         )
 

@@ -5,7 +5,7 @@ Shapes: B environments of the session, C actions of a chunk, A action dimensions
 
 import asyncio
 from collections.abc import Callable, Coroutine, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Self, TypeVar, cast
 
 import numpy as np
@@ -15,6 +15,7 @@ from gpu_runtime.environments.busy import BusyMeter
 from gpu_runtime.environments.errors import EnvironmentLost, LostReason, SessionError, WrongAction
 from gpu_runtime.environments.process import EnvironmentProcess
 from gpu_runtime.environments.results import ChunkResult, Reset
+from gpu_runtime.environments.slot import TryRules
 from gpu_runtime.protocol.schema import DatasetSchema
 
 R = TypeVar("R")
@@ -28,6 +29,7 @@ class SessionSpec:
     kind: EnvironmentKind
     seats: int
     processes: int | None = None
+    rules: TryRules = field(default_factory=TryRules)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -4,6 +4,7 @@ Shapes: C actions of a chunk, A action dimensions.
 """
 
 import hashlib
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -12,12 +13,25 @@ from gpu_runtime.environments.base import Environment
 from gpu_runtime.protocol.schema import DatasetSchema
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TryRules:
+    """When a try is over besides what the environment itself says.
+
+    ``steps_max`` cuts it off earlier than the environment would. Without ``ends_on_termination`` it goes on after
+    success or failure until time is up, so that success at the end can differ from success once.
+    """
+
+    steps_max: int | None = None
+    ends_on_termination: bool = True
+
+
 class Slot:
     """Answers in the maps that ``results`` reads. ``schema`` names the cameras that are rendered, perhaps none."""
 
     def __init__(self, environment: Environment, schema: DatasetSchema) -> None:
+        self.rules = TryRules()
         self._environment, self._schema = environment, schema
-        self._success_once = False
+        self._success_once, self._steps = False, 0
 
     def warm_up(self) -> None:
         """Let the first picture, which compiles shaders for seconds, be on nobody's clock."""
@@ -26,7 +40,7 @@ class Slot:
     def reset(self, seed: int) -> dict[str, Any]:
         """Start a new try."""
         state_S = self._environment.reset(seed).state_S
-        self._success_once = False
+        self._success_once, self._steps = False, 0
         return {
             "observation": self._observation(state_S),
             "solved": self._environment.succeeded(),
@@ -40,13 +54,16 @@ class Slot:
             result = self._environment.step(action_A)
             rewards_C[executed - 1] = result.reward
             self._success_once |= result.success
-            if result.terminated or result.truncated:
+            self._steps += 1
+            terminated = result.terminated and self.rules.ends_on_termination
+            truncated = not terminated and (result.truncated or self._steps == self.rules.steps_max)
+            if terminated or truncated:
                 break
         return {
             "rewards": rewards_C,
             "executed": executed,
-            "terminated": result.terminated,
-            "truncated": result.truncated,
+            "terminated": terminated,
+            "truncated": truncated,
             "success": result.success,
             "success_once": self._success_once,
             "observation": self._observation(result.observation.state_S),

@@ -18,7 +18,7 @@ from gpu_runtime.environments.base import EnvironmentKind, StateKind
 from gpu_runtime.environments.errors import SimulatorError
 from gpu_runtime.environments.frames import receive_blocking, to_frame
 from gpu_runtime.environments.registry import start
-from gpu_runtime.environments.slot import Slot
+from gpu_runtime.environments.slot import Slot, TryRules
 
 _PR_SET_PDEATHSIG = 1
 
@@ -53,6 +53,8 @@ class Worker:
             self._schema = schema.model_dump(mode="json")
             self._slots.append(Slot(environment, schema))
             self._slots[-1].warm_up()
+        for slot in self._slots:
+            slot.rules = TryRules(**message["rules"])
         return self._schema
 
     def _reset(self, message: dict[str, Any]) -> list[Any]:

@@ -21,6 +21,7 @@ from gpu_runtime.environments.reach import ReachEnvironment
 from gpu_runtime.environments.record import SIMULATOR_MISSING
 from gpu_runtime.environments.record import main as record
 from gpu_runtime.environments.session import EnvironmentSession
+from gpu_runtime.environments.slot import TryRules
 from tests.support.environments import REACH, pool_of, still, wanted
 
 PUSHT = "gym_pusht/PushT-v0"
@@ -92,6 +93,41 @@ async def test_time_that_runs_out_inside_a_chunk_is_truncation_with_its_final_ob
     assert (last.executed, last.terminated, last.truncated, last.success) == (5, False, True, False)
     assert last.final_observation is not None
     assert np.array_equal(last.final_observation.state_S, start)
+
+
+async def test_a_try_may_be_cut_off_earlier_than_the_environment_does() -> None:
+    async with pool_of() as pool:
+        async with await pool.open(wanted(rules=TryRules(steps_max=7))) as session:
+            await session.reset([3])
+            first, last = (await session.step(still(1, 5)))[0], (await session.step(still(1, 5)))[0]
+            assert first is not None
+            assert last is not None
+            assert (first.executed, first.ended) == (5, False)
+            assert (last.executed, last.terminated, last.truncated) == (2, False, True)
+            assert last.final_observation is not None
+            pid = session.processes[0].pid
+        async with await pool.open(wanted()) as session:  # the next session has its own rules
+            assert session.processes[0].pid == pid
+            await session.reset([3])
+            (whole,) = await session.step(still(1, 30))
+            assert whole is not None
+            assert whole.executed == 20
+        with pytest.raises(SessionError, match=r"steps_max: 0; allowed: 1 or more"):
+            await pool.open(wanted(rules=TryRules(steps_max=0)))
+
+
+async def test_a_try_that_goes_on_after_success_tells_success_once_from_success_at_the_end() -> None:
+    plan = expert_plan(3)
+    rest = np.zeros((25 - len(plan), 2), np.float32)
+    actions = np.stack([np.concatenate([plan, rest]), np.concatenate([plan, rest + [1.0, 0.0]])])
+    async with pool_of() as pool:
+        async with await pool.open(wanted(seats=2, rules=TryRules(ends_on_termination=False))) as session:
+            await session.reset([3, 3])
+            results = await session.step(actions)
+    for result, stays in zip(results, (True, False), strict=True):
+        assert result is not None
+        assert (result.executed, result.terminated, result.truncated) == (20, False, True)
+        assert (result.success_once, result.success) == (True, stays)
 
 
 async def test_inactive_environments_do_not_move() -> None:

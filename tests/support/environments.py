@@ -10,9 +10,11 @@ import numpy as np
 from gpu_runtime.environments.base import EnvironmentKind, StateKind
 from gpu_runtime.environments.pool import EnvironmentPool, PoolLimits
 from gpu_runtime.environments.session import Deadlines, SessionSpec
+from gpu_runtime.environments.slot import TryRules
 from tests.support.faulty_environments import FAULTY_FAMILIES, TRIGGER
 
 REACH = "joynexus/Reach-v0"
+ENVIRONMENTS_OWN = TryRules()
 SAFE = Deadlines(open_s=60, reset_s=30, step_s=30)
 
 
@@ -36,10 +38,11 @@ def wanted(
     cameras: tuple[str, ...] | None = (),
     size: int = 32,
     state: StateKind = StateKind.PROPRIOCEPTION,
+    rules: TryRules = ENVIRONMENTS_OWN,
 ) -> SessionSpec:
     """A session's specification; without cameras unless named."""
     kind = EnvironmentKind(env_id=env_id, cameras=cameras, size=size, state=state)
-    return SessionSpec(tenant_id=tenant, kind=kind, seats=seats, processes=processes)
+    return SessionSpec(tenant_id=tenant, kind=kind, seats=seats, processes=processes, rules=rules)
 
 
 def still(seats: int, chunk: int = 2) -> np.ndarray:
