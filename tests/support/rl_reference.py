@@ -100,18 +100,21 @@ def group_advantages(returns: Sequence[float], ids: Sequence[int], epsilon: floa
     return advantages
 
 
-def elements(level: str, log_prob: Nested, mask: Nested) -> list[tuple[int, int | None, float]]:
-    """(row, step or None, log-probability) of everything that has a ratio of its own."""
-    found: list[tuple[int, int | None, float]] = []
-    for i in range(len(log_prob)):
-        taken = [c for c in range(len(log_prob[i])) if mask[i][c]]
-        if level == "chunk" and taken:
-            found.append((i, None, sum(x for c in taken for x in log_prob[i][c])))
-        for c in taken:
-            if level == "action":
-                found.append((i, c, sum(log_prob[i][c])))
-            if level == "token":
-                found += [(i, c, x) for x in log_prob[i][c]]
+def elements(level: str, log_prob: Nested, mask: Nested) -> list[tuple[int, float]]:
+    """(row, log-probability) of everything that has a ratio of its own; ``mask`` is of single action dims."""
+    found: list[tuple[int, float]] = []
+    for i, row in enumerate(log_prob):
+        steps = []
+        for c, step in enumerate(row):
+            kept = [x for a, x in enumerate(step) if mask[i][c][a]]
+            if kept:
+                steps.append(kept)
+        if level == "chunk" and steps:
+            found.append((i, sum(sum(kept) for kept in steps)))
+        if level == "action":
+            found += [(i, sum(kept)) for kept in steps]
+        if level == "token":
+            found += [(i, x) for kept in steps for x in kept]
     return found
 
 

@@ -95,7 +95,7 @@ def policy_loss(
     log_prob_NCA: Tensor,
     behaviour_log_prob_NCA: Tensor,
     advantage: Tensor,
-    mask_NC: Tensor | None = None,
+    mask: Tensor | None = None,
     *,
     proximal_log_prob_NCA: Tensor | None = None,
     behaviour_version_N: Tensor | None = None,
@@ -115,7 +115,7 @@ def policy_loss(
             raise OptionRefused("proximal", "proximal = 'interpolated' takes the versions and no proximal_log_prob")
         proximal_NCA = interpolated_log_prob(log_prob_NCA, behaviour_log_prob_NCA, behaviour_version_N, policy_version)
     require_shape("proximal_log_prob", proximal_NCA.shape, log_prob_NCA.shape)
-    return _loss(config, log_prob_NCA, proximal_NCA, behaviour_log_prob_NCA.detach(), advantage, mask_NC)
+    return _loss(config, log_prob_NCA, proximal_NCA, behaviour_log_prob_NCA.detach(), advantage, mask)
 
 
 def _loss(
@@ -124,13 +124,13 @@ def _loss(
     proximal_NCA: Tensor,
     behaviour_NCA: Tensor,
     advantage: Tensor,
-    mask_NC: Tensor | None,
+    mask: Tensor | None,
 ) -> DecoupledLoss:
     level = config.log_prob_level
-    terms = terms_at(level, log_prob_NCA, advantage, mask_NC)
-    proximal = log_prob_at(level, proximal_NCA, mask_NC)
+    terms = terms_at(level, log_prob_NCA, advantage, mask)
+    proximal = log_prob_at(level, proximal_NCA, mask)
     log_ratio = bounded(terms.log_prob - proximal)
-    log_weight = bounded(proximal - log_prob_at(level, behaviour_NCA, mask_NC))
+    log_weight = bounded(proximal - log_prob_at(level, behaviour_NCA, mask))
     found = clipped_surrogate(config, log_ratio, terms.advantage)
     weight, capped = _capped(config, log_weight)
     statistics = PolicyStatistics.of(log_ratio, terms.mask, clipped=found.clipped, dual_clipped=found.dual_clipped)

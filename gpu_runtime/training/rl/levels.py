@@ -1,6 +1,7 @@
 """How finely log-probabilities, rewards and advantages are resolved, and which combinations make sense.
 
-Shapes: N chunks of a minibatch, C executed actions per chunk, A action dims.
+Shapes: N chunks of a minibatch, C executed actions per chunk, A action dims. A mask is [N, C] (valid steps), or
+[N, C, A] where some action dims are not explored: they have no ratio and must not dilute the means.
 """
 
 from dataclasses import dataclass
@@ -37,11 +38,11 @@ class Terms:
     mask: Tensor
 
 
-def log_prob_at(level: LogProbLevel, log_prob_NCA: Tensor, mask_NC: Tensor | None = None) -> Tensor:
-    """Log-probabilities summed to the level, in fp32 or wider; steps behind the mask contribute nothing."""
+def log_prob_at(level: LogProbLevel, log_prob_NCA: Tensor, mask: Tensor | None = None) -> Tensor:
+    """Log-probabilities summed to the level, in fp32 or wider; what is behind the mask contributes nothing."""
     if log_prob_NCA.dim() != 3:
         raise RolloutMismatch(f"log_prob: shape {tuple(log_prob_NCA.shape)}, allowed: [chunks, steps, action dims]")
-    kept = keep(at_least_fp32(log_prob_NCA), mask_NC)
+    kept = keep(at_least_fp32(log_prob_NCA), mask)
     match level:
         case LogProbLevel.TOKEN:
             return kept
@@ -51,23 +52,26 @@ def log_prob_at(level: LogProbLevel, log_prob_NCA: Tensor, mask_NC: Tensor | Non
             return kept.sum(dim=(1, 2))
 
 
-def terms_at(level: LogProbLevel, log_prob_NCA: Tensor, advantage: Tensor, mask_NC: Tensor | None) -> Terms:
+def terms_at(level: LogProbLevel, log_prob_NCA: Tensor, advantage: Tensor, mask: Tensor | None) -> Terms:
     """Everything in the full shape of the level. ``advantage`` is [N] (of chunks) or [N, C] (of steps).
 
     Raises OptionRefused for an advantage of steps at the chunk level: it can't be attributed.
     """
-    log_prob = log_prob_at(level, log_prob_NCA, mask_NC)
-    valid = mask_at(level, log_prob_NCA, mask_NC)
+    log_prob = log_prob_at(level, log_prob_NCA, mask)
+    valid = mask_at(level, log_prob_NCA, mask)
     return Terms(log_prob=log_prob, advantage=keep(spread(level, advantage, log_prob_NCA), valid), mask=valid)
 
 
-def mask_at(level: LogProbLevel, log_prob_NCA: Tensor, mask_NC: Tensor | None) -> Tensor:
-    """The mask in the full shape of the level; a chunk is valid if one of its steps is."""
-    steps_NC = log_prob_NCA[:, :, 0]
-    valid_NC = full_mask(mask_NC, steps_NC)
-    if level is LogProbLevel.CHUNK:
-        return valid_NC.any(dim=1)
-    return full_mask(valid_NC, log_prob_NCA if level is LogProbLevel.TOKEN else steps_NC)
+def mask_at(level: LogProbLevel, log_prob_NCA: Tensor, mask: Tensor | None) -> Tensor:
+    """The mask in the full shape of the level; a step or a chunk is valid if something in it is."""
+    valid_NCA = full_mask(mask, log_prob_NCA)
+    match level:
+        case LogProbLevel.TOKEN:
+            return valid_NCA
+        case LogProbLevel.ACTION:
+            return valid_NCA.any(dim=2)
+        case LogProbLevel.CHUNK:
+            return valid_NCA.flatten(1).any(dim=1)
 
 
 def spread(level: LogProbLevel, values: Tensor, log_prob_NCA: Tensor) -> Tensor:

@@ -43,12 +43,12 @@ class ReferenceKl:
 
 
 def reference_kl(
-    config: ReferenceKlConfig, log_prob_NCA: Tensor, reference_log_prob_NCA: Tensor, mask_NC: Tensor | None = None
+    config: ReferenceKlConfig, log_prob_NCA: Tensor, reference_log_prob_NCA: Tensor, mask: Tensor | None = None
 ) -> ReferenceKl:
     """Mean over the valid elements of the level. No gradient reaches the reference."""
     require_shape("reference_log_prob", reference_log_prob_NCA.shape, log_prob_NCA.shape)
     level = config.log_prob_level
-    reference = log_prob_at(level, reference_log_prob_NCA.detach(), mask_NC)
-    difference = bounded(reference - log_prob_at(level, log_prob_NCA, mask_NC))
-    mean = masked_mean(torch.expm1(difference) - difference, mask_at(level, log_prob_NCA, mask_NC))
+    reference = log_prob_at(level, reference_log_prob_NCA.detach(), mask)
+    difference = bounded(reference - log_prob_at(level, log_prob_NCA, mask))
+    mean = masked_mean(torch.expm1(difference) - difference, mask_at(level, log_prob_NCA, mask))
     return ReferenceKl(penalty=config.coefficient * mean, mean=mean.detach())

@@ -88,10 +88,10 @@ def estimate(config: ReinforceConfig, rollout: Rollout, reset_ids_B: Tensor | No
 
 
 def policy_loss(
-    config: ReinforceConfig, log_prob_NCA: Tensor, advantage_N: Tensor, mask_NC: Tensor | None = None
+    config: ReinforceConfig, log_prob_NCA: Tensor, advantage_N: Tensor, mask: Tensor | None = None
 ) -> Tensor:
     """Mean of -A log pi over the valid elements of the level. For data of the current policy version only."""
-    terms = terms_at(config.log_prob_level, log_prob_NCA, advantage_N, mask_NC)
+    terms = terms_at(config.log_prob_level, log_prob_NCA, advantage_N, mask)
     return masked_mean(-terms.advantage * terms.log_prob, terms.mask)
 
 

@@ -79,18 +79,19 @@ def policy_loss(
     log_prob_NCA: Tensor,
     old_log_prob_NCA: Tensor,
     advantage: Tensor,
-    mask_NC: Tensor | None = None,
+    mask: Tensor | None = None,
     weight: Tensor | None = None,
 ) -> PolicyLoss:
-    """Mean over the valid elements of the level. ``advantage`` and ``weight``: [N] of chunks or [N, C] of steps.
+    """Mean over the valid elements of the level. ``advantage`` and ``weight``: [N] of chunks or [N, C] of steps;
+    ``mask``: see ``levels``.
 
     A minibatch that is split into micro-batches adds up to the same gradient if each part's loss is scaled by its
     share of ``statistics.elements`` (without a weight).
     """
     require_shape("old_log_prob", old_log_prob_NCA.shape, log_prob_NCA.shape)
     level = config.log_prob_level
-    terms = terms_at(level, log_prob_NCA, advantage, mask_NC)
-    log_ratio = bounded(terms.log_prob - log_prob_at(level, old_log_prob_NCA.detach(), mask_NC))
+    terms = terms_at(level, log_prob_NCA, advantage, mask)
+    log_ratio = bounded(terms.log_prob - log_prob_at(level, old_log_prob_NCA.detach(), mask))
     found = clipped_surrogate(config, log_ratio, terms.advantage)
     statistics = PolicyStatistics.of(log_ratio, terms.mask, clipped=found.clipped, dual_clipped=found.dual_clipped)
     return PolicyLoss(loss=masked_mean(found.loss, terms.mask, weight), statistics=statistics)

@@ -20,25 +20,24 @@ minibatches = st.tuples(minibatch_shapes, st.sampled_from(LEVELS), st.sampled_fr
 
 
 class Minibatch:
-    """Log-probabilities [N, C, A], an advantage per chunk, and a mask; behind the mask lies NaN."""
+    """Log-probabilities [N, C, A], an advantage per chunk, and a mask of steps or of dims; behind it lies NaN."""
 
     def __init__(self, shape: Shape) -> None:
         size = (shape.rows, shape.steps, shape.dims)
-        self.mask = shape.flags(shape.rows, shape.steps, share=0.7)
+        self.mask = shape.flags(*size[: 2 + shape.seed % 2], share=0.7)
         self.mask[0, 0] = True
         self.advantage = shape.numbers(shape.rows)
         self.log_prob = self._masked(shape.numbers(*size, scale=0.5)).requires_grad_()
         self.old, self.behaviour = (self._masked(shape.numbers(*size, scale=0.5)) for _ in range(2))
 
     def _masked(self, values: torch.Tensor) -> torch.Tensor:
-        return torch.where(self.mask[..., None], values, torch.nan)
+        self.valid = (self.mask if self.mask.dim() == 3 else self.mask[..., None]).expand(values.shape)
+        return torch.where(self.valid, values, torch.nan)
 
     def rows(self, level: str, *parts: torch.Tensor) -> list[tuple[float, ...]]:
         """(advantage, log-probability of each part) of every element that has a ratio of its own."""
-        found = [reference.elements(level, part.tolist(), self.mask.tolist()) for part in parts]
-        return [
-            (float(self.advantage[same[0][0]]), *(element[2] for element in same)) for same in zip(*found, strict=True)
-        ]
+        found = [reference.elements(level, part.tolist(), self.valid.tolist()) for part in parts]
+        return [(float(self.advantage[same[0][0]]), *(one[1] for one in same)) for same in zip(*found, strict=True)]
 
 
 def agree(found: torch.Tensor | float, expected: float) -> None:
@@ -66,7 +65,7 @@ def check_policy_loss(problem: tuple[Shape, str, float | None]) -> None:
     assert metrics["approx_kl"] >= 0
     found.loss.backward()
     assert bool(torch.isfinite(batch.log_prob.grad).all())
-    assert not bool(batch.log_prob.grad[~batch.mask].any())
+    assert not bool(batch.log_prob.grad[~batch.valid].any())
 
 
 @QUICK
@@ -348,9 +347,7 @@ def test_a_cap_that_is_never_reached_is_caught(monkeypatch):
     caught(check_decoupled, stale_batches)
 
 
-@QUICK
-@given(minibatches)
-def test_data_of_the_current_version_give_ordinary_ppo(problem):
+def check_fresh_data(problem: tuple[Shape, str, float | None]) -> None:
     shape, level, dual = problem
     batch = Minibatch(shape)
     options = {"dual_clip": dual, "log_prob_level": level}
@@ -363,6 +360,17 @@ def test_data_of_the_current_version_give_ordinary_ppo(problem):
     agree(stale.loss, plain.loss.item())
     assert stale.statistics == plain.statistics
     assert stale.capped == 0
+
+
+@QUICK
+@given(minibatches)
+def test_data_of_the_current_version_give_ordinary_ppo(problem):
+    check_fresh_data(problem)
+
+
+def test_a_proximal_policy_that_is_the_current_one_is_caught(monkeypatch):
+    monkeypatch.setattr(decoupled, "interpolated_log_prob", lambda new, *rest: new.detach())
+    caught(check_fresh_data, minibatches)
 
 
 def test_the_interpolated_policy_lies_one_update_behind_the_current_one():
@@ -386,14 +394,24 @@ def test_a_proximal_policy_that_cannot_be_had_is_refused_by_its_option(proximal,
 leveled = st.tuples(minibatch_shapes, st.sampled_from(LEVELS))
 
 
-@QUICK
-@given(leveled)
-def test_the_reinforce_loss_is_the_mean_of_minus_advantage_times_log_probability(problem):
+def check_reinforce_loss(problem: tuple[Shape, str]) -> None:
     shape, level = problem
     batch = Minibatch(shape)
     config = reinforce.ReinforceConfig(log_prob_level=level)
     found = reinforce.policy_loss(config, batch.log_prob, batch.advantage, batch.mask)
     agree(found, reference.mean([-a * new for a, new in batch.rows(level, batch.log_prob)]))
+
+
+@QUICK
+@given(leveled)
+def test_the_reinforce_loss_is_the_mean_of_minus_advantage_times_log_probability(problem):
+    check_reinforce_loss(problem)
+
+
+def test_a_loss_that_is_a_sum_over_the_action_dims_is_caught(monkeypatch):
+    honest = reinforce.masked_mean
+    monkeypatch.setattr(reinforce, "masked_mean", lambda values, mask: honest(values, mask) * values.shape[-1])
+    caught(check_reinforce_loss, leveled)
 
 
 def check_reference_kl(problem: tuple[Shape, str]) -> None:
