@@ -1,0 +1,144 @@
+"""The answer to a request is the same alone and in any group, on the real base with real heads."""
+
+import asyncio
+import itertools
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from gpu_runtime.inference.feature_handles import FeatureHandles
+from gpu_runtime.inference.messages import Mode, PredictRequest
+from gpu_runtime.inference.served_policy import ServedPolicy
+from gpu_runtime.inference.step import PredictMember, PredictStep
+from gpu_runtime.models.backbones.base import Backbone
+from gpu_runtime.models.registry import load_backbone
+from gpu_runtime.protocol.catalog import BaseModelEntry
+from gpu_runtime.training.clock import DeviceClock
+from tests.support.inference import (
+    GaussianExploration,
+    MeanValue,
+    Records,
+    ask,
+    make_service,
+    make_slot,
+    publish,
+    running,
+)
+
+TENANTS = ("alice", "bob", "carol")
+HEADS = {"alice": ("oft", {"standardize": False}), "bob": ("gr00t", {"tap": "merged"}), "carol": ("mlp", {})}
+
+
+@pytest.fixture(scope="module")
+def tiny() -> Backbone:
+    torch.set_num_threads(1)
+    return load_backbone(BaseModelEntry(name="tiny-qwen3-vl", source="tiny-qwen3-vl"))
+
+
+@pytest.fixture(scope="module")
+def policies(tiny: Backbone) -> dict[str, ServedPolicy]:
+    """One policy per kind of head, each with an exploration and a value head, on the real base."""
+    slots = {tenant: make_slot(head, tiny, **options) for tenant, (head, options) in HEADS.items()}
+    return {
+        tenant: ServedPolicy.freeze(slot.policy, tiny, exploration=GaussianExploration(slot.policy), value=MeanValue())
+        for tenant, slot in slots.items()
+    }
+
+
+def request_of(tenant: str, seed: int, *, words: str, count: int, mode: Mode, keep: bool) -> PredictRequest:
+    queries = 4 if HEADS[tenant][0] == "oft" else 0
+    return ask(tenant, seed=seed, words=words, count=count, queries=queries, mode=mode, keep_features=keep)
+
+
+requests = st.builds(
+    request_of,
+    st.sampled_from(TENANTS),
+    st.integers(0, 10_000),
+    words=st.sampled_from(["push", "push the cube to the red goal", ""]),
+    count=st.integers(1, 2),
+    mode=st.sampled_from(list(Mode)),
+    keep=st.booleans(),
+)
+
+
+def step_of(policies: dict[str, ServedPolicy], group: list[PredictRequest]) -> list[PredictMember]:
+    """What one device step makes of these requests."""
+    members = [
+        PredictMember(
+            request_id=str(at),
+            request=request,
+            policy=policies[request.tenant_id],
+            tokens=policies[request.tenant_id].tokens(request),
+        )
+        for at, request in enumerate(group)
+    ]
+    PredictStep(DeviceClock("cpu"), FeatureHandles(10**7)).run(members)
+    return members
+
+
+def assert_same_answer(grouped: PredictMember, alone: PredictMember) -> None:
+    assert (grouped.failure, alone.failure) == (None, None)
+    one, other = grouped.decision, alone.decision
+    assert np.array_equal(one.actions_BHA, other.actions_BHA)
+    assert np.array_equal(one.value_B, other.value_B)
+    assert grouped.handles == alone.handles
+    assert (one.trace is None) == (grouped.request.mode is Mode.EVAL)
+    assert one.trace is None or all(torch.equal(one.trace[name], other.trace[name]) for name in one.trace)
+
+
+@settings(max_examples=40, deadline=None, derandomize=True)
+@given(group=st.lists(requests, min_size=2, max_size=5))
+def test_an_answer_is_the_same_bit_for_bit_in_any_group(policies, group):
+    for grouped, request in zip(step_of(policies, group), group, strict=True):
+        assert_same_answer(grouped, step_of(policies, [request])[0])
+
+
+def test_the_answer_depends_on_observation_state_seed_and_weights(policies):
+    """Otherwise the test above would prove nothing."""
+    base = request_of("bob", 1, words="push", count=1, mode=Mode.EVAL, keep=False)
+    variants = [
+        base,
+        replace(base, features=request_of("bob", 2, words="push", count=1, mode=Mode.EVAL, keep=False).features),
+        replace(base, state_BS=base.state_BS + 1),
+        replace(base, seeds=(77,)),
+        replace(base, mode=Mode.SAMPLE),
+    ]
+    chunks = [member.decision.actions_BHA for member in step_of(policies, variants)]
+    assert all(not np.array_equal(one, other) for one, other in itertools.combinations(chunks, 2))
+
+
+def test_evaluation_is_what_the_exported_policy_does(policies, tiny):
+    slot = make_slot("gr00t", tiny, tap="merged")
+    request = request_of("bob", 5, words="push", count=1, mode=Mode.EVAL, keep=False)
+    member = step_of({"bob": ServedPolicy.freeze(slot.policy, tiny)}, [request])[0]
+    features = tiny.encode(request.features, [slot.taps])
+    assert np.array_equal(member.decision.actions_BHA, slot.act(features, request.state_BS, seed=request.seeds[0]))
+
+
+@pytest.fixture
+def records() -> Records:
+    return Records()
+
+
+async def test_requests_of_three_heads_share_one_forward_and_each_is_answered(policies, records):
+    service = make_service(records, batch_tokens=10_000, window_us=10**9)
+    for tenant in TENANTS:
+        publish(service, tenant, policies[tenant])
+    group = [
+        request_of(tenant, seed, words="push", count=2, mode=Mode.SAMPLE, keep=True)
+        for seed, tenant in enumerate(TENANTS)
+    ]
+    asked = asyncio.gather(*(service.predict(request) for request in group))
+    await asyncio.sleep(0)  # all three wait before the device starts
+    async with running(service):
+        answers = await asked
+    for reply, member in zip(answers, step_of(policies, group), strict=True):
+        assert np.array_equal(reply.actions_BHA, member.decision.actions_BHA)
+        assert (reply.group_size, reply.policy_version, len(reply.handles)) == (3, 1, 2)
+        assert reply.actions_BHA.shape == (2, 4, 3)
+        assert 0 < reply.share_us <= reply.compute_us
+    assert sum(reply.share_us for reply in answers) <= answers[0].compute_us

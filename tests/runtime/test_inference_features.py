@@ -1,0 +1,175 @@
+"""Feature handles: the same features as a second forward would give, bounded, and one tenant's own."""
+
+import numpy as np
+import pytest
+import torch
+
+from gpu_runtime.batching.feature import VLAFeature
+from gpu_runtime.inference.errors import UnknownHandle
+from gpu_runtime.inference.feature_handles import FeatureHandles, handle_of
+from gpu_runtime.inference.served_policy import ServedPolicy
+from gpu_runtime.models.registry import load_backbone
+from gpu_runtime.protocol.catalog import BaseModelEntry
+from tests.support.inference import (
+    FakeBase,
+    Records,
+    ask,
+    ask_oft,
+    make_service,
+    make_slot,
+    observation,
+    publish,
+    running,
+)
+
+ROWS_BYTES = 4 * 16 * 4  # one observation at the query tap
+
+
+@pytest.fixture
+def base() -> FakeBase:
+    return FakeBase()
+
+
+@pytest.fixture
+def oft(base: FakeBase) -> ServedPolicy:
+    return ServedPolicy.freeze(make_slot("oft", base, standardize=False).policy, base)
+
+
+def put(handles: FeatureHandles, tenant: str, policy: ServedPolicy, *seeds: int) -> list[str]:
+    frames = [observation(seed, queries=4) for seed in seeds]
+    rows = policy.backbone.encode(frames, [policy.taps] * len(frames))
+    return [handles.put(tenant, policy, frame, row) for frame, row in zip(frames, rows, strict=True)]
+
+
+def frames_of(*seeds: int) -> list[VLAFeature]:
+    return [observation(seed, queries=4) for seed in seeds]
+
+
+def test_kept_features_need_no_forward_and_evicted_ones_come_back_equal(base, oft):
+    handles = FeatureHandles(2 * ROWS_BYTES)
+    names = put(handles, "alice", oft, 1, 2, 3)
+    assert [handles.holds("alice", name) for name in names] == [False, True, True]
+    base.groups.clear()
+    expected = base.encode(frames_of(1, 2, 3), [oft.taps] * 3)
+    found = handles.get("alice", oft, names, frames_of(1, 2, 3))
+    assert base.groups == [3, 1], "only the evicted one ran again"
+    assert all(torch.equal(one["query"], other["query"]) for one, other in zip(found, expected, strict=True))
+    assert handles.holds("alice", names[0]), "and is kept again"
+    assert handles.live_bytes == 2 * ROWS_BYTES
+
+
+def test_on_the_real_base_too_recomputed_features_are_the_same_bit_for_bit():
+    torch.set_num_threads(1)
+    tiny = load_backbone(BaseModelEntry(name="tiny-qwen3-vl", source="tiny-qwen3-vl"))
+    policy = ServedPolicy.freeze(make_slot("oft", tiny, standardize=False).policy, tiny)
+    frames = frames_of(1, 2, 3, 4, 5)
+    kept, nothing = FeatureHandles(10**7), FeatureHandles(0)
+    in_one_group = tiny.encode(frames, [policy.taps] * 5)
+    names = [kept.put("alice", policy, frame, rows) for frame, rows in zip(frames, in_one_group, strict=True)]
+    pairs = list(zip(names, frames, strict=True))
+    for order in (pairs, pairs[:2], pairs[4:]):
+        chosen, seen = zip(*order, strict=True)
+        first, again = (store.get("alice", policy, chosen, seen) for store in (kept, nothing))
+        assert all(torch.equal(one["query"], other["query"]) for one, other in zip(first, again, strict=True))
+    assert nothing.live_bytes == 0
+
+
+def test_a_handle_of_another_tenant_is_unknown_even_for_the_same_picture(base, oft):
+    handles = FeatureHandles(10**6)
+    (mine,) = put(handles, "alice", oft, 1)
+    base.groups.clear()
+    messages = set()
+    for tenant, handle, seed in (("bob", mine, 1), ("alice", mine, 2), ("alice", "nonsense", 1), ("bob", "x", 1)):
+        with pytest.raises(UnknownHandle) as refusal:
+            handles.get(tenant, oft, [handle], frames_of(seed))
+        messages.add(str(refusal.value).replace(repr(handle), "HANDLE"))
+    assert messages == {"handles[0]: no features of this observation go by HANDLE"}
+    assert base.groups == [], "nothing runs for a handle that is refused"
+    assert not handles.holds("bob", mine)
+
+
+def test_a_handle_names_everything_its_features_depend_on(oft, base):
+    one = observation(1, queries=4)
+    other_prefix = ServedPolicy.freeze(make_slot("gr00t", base, tap="merged").policy, base)
+    names = {
+        handle_of("alice", oft.prefix_hash, one),
+        handle_of("bob", oft.prefix_hash, one),
+        handle_of("alice", other_prefix.prefix_hash, one),
+        handle_of("alice", oft.prefix_hash, observation(2, queries=4)),
+        handle_of("alice", oft.prefix_hash, observation(1, words="pull", queries=4)),
+        handle_of("alice", oft.prefix_hash, observation(1, queries=3)),
+        handle_of("alice", oft.prefix_hash, VLAFeature(images=one.images * 2, instruction="push", query_tokens=4)),
+    }
+    assert len(names) == 7
+    turned = VLAFeature(images=(one.images[0].reshape(16, 64, 3),), instruction="push", query_tokens=4)
+    assert handle_of("alice", oft.prefix_hash, turned) not in names
+    assert handle_of("alice", oft.prefix_hash, observation(1, queries=4)) in names
+
+
+def test_new_weights_of_the_same_policy_keep_the_handles(base):
+    slot = make_slot("oft", base, standardize=False)
+    first, second = (ServedPolicy.freeze(slot.policy, base) for _ in range(2))
+    handles = FeatureHandles(10**6)
+    names = put(handles, "alice", first, 1)
+    base.groups.clear()
+    handles.get("alice", second, names, frames_of(1))
+    assert base.groups == []
+
+
+def test_room_comes_from_whoever_holds_most_so_a_flood_evicts_itself(oft):
+    handles = FeatureHandles(6 * ROWS_BYTES)
+    mine = put(handles, "alice", oft, 1, 2)
+    put(handles, "flood", oft, *range(10, 40))
+    assert [handles.holds("alice", name) for name in mine] == [True, True]
+    assert handles.live_bytes == 6 * ROWS_BYTES
+
+
+def test_what_was_used_last_is_evicted_last(oft):
+    handles = FeatureHandles(2 * ROWS_BYTES)
+    one, two = put(handles, "alice", oft, 1, 2)
+    handles.get("alice", oft, [one], frames_of(1))
+    put(handles, "alice", oft, 3)
+    assert (handles.holds("alice", one), handles.holds("alice", two)) == (True, False)
+
+
+def test_what_is_larger_than_the_store_is_never_kept_and_evicts_nobody(base, oft):
+    handles = FeatureHandles(ROWS_BYTES)
+    (small,) = put(handles, "alice", oft, 1)
+    frame = observation(2)
+    large = handles.put("bob", oft, frame, {"merged": torch.zeros(100, 16)})
+    assert (handles.holds("alice", small), handles.holds("bob", large)) == (True, False)
+
+
+def test_kept_features_are_copies(base, oft):
+    handles = FeatureHandles(10**6)
+    frame = observation(1, queries=4)
+    (rows,) = base.encode([frame], [oft.taps])
+    name = handles.put("alice", oft, frame, rows)
+    rows["query"].zero_()
+    assert handles.get("alice", oft, [name], [frame])[0]["query"].any()
+
+
+def test_a_tenant_that_leaves_takes_its_features_along(oft):
+    handles = FeatureHandles(10**6)
+    (mine,) = put(handles, "alice", oft, 1)
+    put(handles, "bob", oft, 1)
+    handles.forget("alice")
+    assert (handles.holds("alice", mine), handles.live_bytes) == (False, ROWS_BYTES)
+    with pytest.raises(ValueError, match="max_bytes: -1"):
+        FeatureHandles(-1)
+
+
+async def test_a_reply_carries_handles_when_features_are_to_be_kept(base, oft):
+    handles = FeatureHandles(10**6)
+    service = make_service(Records(), handles=handles)
+    publish(service, "alice", oft)
+    async with running(service):
+        kept = await service.predict(ask_oft(seed=1, count=2, keep_features=True))
+        plain = await service.predict(ask_oft(seed=2))
+    assert (len(kept.handles), plain.handles) == (2, ())
+    frames = ask(seed=1, count=2, queries=4).features
+    base.groups.clear()
+    features = handles.get("alice", oft, kept.handles, frames)
+    assert base.groups == []
+    again = base.encode(frames, [oft.taps] * 2)
+    assert all(np.array_equal(one["query"], other["query"]) for one, other in zip(features, again, strict=True))
