@@ -10,6 +10,7 @@ from gpu_runtime.environments.errors import SimulatorMissing, UnknownEnvironment
 FAMILIES: Mapping[str, str] = {
     "": "gpu_runtime.environments.maniskill",
     "gym_pusht": "gpu_runtime.environments.pusht",
+    "gymnasium": "gpu_runtime.environments.gymnasium",
     "joynexus": "gpu_runtime.environments.reach",
 }
 

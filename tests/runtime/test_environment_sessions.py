@@ -119,7 +119,7 @@ async def test_a_try_may_be_cut_off_earlier_than_the_environment_does() -> None:
 async def test_a_try_that_goes_on_after_success_tells_success_once_from_success_at_the_end() -> None:
     plan = expert_plan(3)
     rest = np.zeros((25 - len(plan), 2), np.float32)
-    actions = np.stack([np.concatenate([plan, rest]), np.concatenate([plan, rest + [1.0, 0.0]])])
+    actions = np.stack([np.concatenate([plan, rest]), np.concatenate([plan, rest + np.array([1.0, 0.0])])])
     async with pool_of() as pool:
         async with await pool.open(wanted(seats=2, rules=TryRules(ends_on_termination=False))) as session:
             await session.reset([3, 3])
