@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from gpu_runtime.models.rl_slots import RlSlot
-from tests.support.exploration import CASES, rl_slot
+from tests.support.exploration import rl_slot
 from tests.support.policies import Problem
 
 OBSERVATIONS, COPIES = 8, 8  # chunks of one observation are compared with each other
