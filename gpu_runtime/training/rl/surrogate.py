@@ -70,7 +70,7 @@ def clipped_surrogate(config: ClipConfig, log_ratio: Tensor, advantage: Tensor) 
     if config.dual_clip is None:
         return Surrogate(loss=loss, clipped=clipped, dual_clipped=torch.zeros_like(clipped))
     ceiling = config.dual_clip * advantage.abs()
-    dual_clipped = (advantage < 0) & (loss > ceiling)
+    dual_clipped = loss > ceiling  # of bad actions only: the loss of a good one is negative
     return Surrogate(loss=torch.where(dual_clipped, ceiling, loss), clipped=clipped, dual_clipped=dual_clipped)
 
 

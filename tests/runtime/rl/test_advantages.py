@@ -83,7 +83,9 @@ def check_gae(problem: tuple[Shape, tuple[str, str]]) -> None:
     values = shape.numbers(*rollout.rewards_nBC.shape[: 2 if by_chunk else 3])
     final, ahead = shape.numbers(*rollout.rewards_nBC.shape[:2]), shape.numbers(shape.envs)
     config = gae.GaeConfig(gamma=0.9, gae_lambda=0.7, bootstrap=bootstrap, reward_level=level)
-    found = gae.estimate(config, rollout, values, ahead, final)
+    ended = torch.tensor(valid_of(rollout)) & (rollout.terminated_nBC | rollout.truncated_nBC)
+    read = torch.where(ended.any(dim=2), final, torch.nan)  # nobody computed the others
+    found = gae.estimate(config, rollout, values, ahead, read)
     known = {
         "rewards": rollout.rewards_nBC.tolist(),
         "values": values.tolist(),
