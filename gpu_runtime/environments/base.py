@@ -16,6 +16,7 @@ from gpu_runtime.protocol.schema import Camera, DatasetSchema
 IMAGE_PREFIX = "observation.images."  # followed by a camera's short name
 STATE_KEY = "observation.state"
 ACTION_KEY = "action"
+SIZE_MIN, SIZE_MAX = 16, 1024  # height and width of an image in pixels
 
 
 class StateKind(StrEnum):
@@ -123,7 +124,9 @@ def check_cameras(env_id: str, wanted: Sequence[str], available: Sequence[str]) 
 
 
 def check_options(kind: EnvironmentKind, *, states: Sequence[StateKind], control_modes: Sequence[str] = ()) -> None:
-    """Refuse a kind of state or a control mode that the environment does not have, naming those it has."""
+    """Refuse an image size, a kind of state or a control mode that there is not, naming what is allowed."""
+    if not SIZE_MIN <= kind.size <= SIZE_MAX:
+        raise UnknownOption(f"size: {kind.size} pixels; allowed: {SIZE_MIN} to {SIZE_MAX}")
     if kind.state not in states:
         raise UnknownOption(f"state: {kind.env_id} has no {kind.state.value!r}; allowed: {', '.join(states)}")
     if kind.control_mode is not None and kind.control_mode not in control_modes:

@@ -20,7 +20,7 @@ class UnknownCamera(SimulatorError):
 
 
 class UnknownOption(SimulatorError):
-    """The environment has no such kind of state or control mode."""
+    """The environment has no such kind of state, control mode or image size."""
 
 
 class WrongAction(SimulatorError):

@@ -30,7 +30,7 @@ from gpu_runtime.environments.base import (
     check_cameras,
     check_options,
 )
-from gpu_runtime.environments.errors import SimulatorError, SimulatorMissing, UnknownEnvironment
+from gpu_runtime.environments.errors import SimulatorError, SimulatorMissing, UnknownEnvironment, UnknownOption
 from gpu_runtime.environments.maniskill_schema import SENSOR_SUFFIX, action_feature, gripper_of
 from gpu_runtime.environments.maniskill_state import StateReader
 from gpu_runtime.environments.maniskill_tasks import REPRESENTATIONS, ManiSkillTask, task_of
@@ -84,6 +84,10 @@ def _start(kind: EnvironmentKind, task: ManiSkillTask) -> gymnasium.Env:
                 max_episode_steps=task.max_steps,
                 **options,
             )
+    except AssertionError as error:
+        if "not in supported modes" not in str(error):
+            raise
+        raise UnknownOption(f"control_mode: {control_mode!r} of {env_id}: {error}") from error
     except (EOFError, FileNotFoundError) as error:
         raise SimulatorMissing(f"env: {env_id} needs assets that are not installed ({error})") from error
     except RuntimeError as error:

@@ -10,7 +10,7 @@ from typing import Any
 
 from gpu_runtime.data.recorder import Recorder
 from gpu_runtime.data.recording.checks import RecordingError, check_path, check_schema
-from gpu_runtime.environments.base import Environment, StateKind
+from gpu_runtime.environments.base import SIZE_MAX, SIZE_MIN, Environment, StateKind
 from gpu_runtime.environments.demonstrations import Demonstration, Outcome, demonstrations, film
 from gpu_runtime.environments.errors import SimulatorError, SimulatorMissing
 from gpu_runtime.environments.experts import expert_for
@@ -44,7 +44,9 @@ def _parser() -> argparse.ArgumentParser:
         default=StateKind.PROPRIOCEPTION.value,
         help="what the state vector tells",
     )
-    parser.add_argument("--size", type=_integer(16, 1024), default=64, help="height and width of each view in pixels")
+    parser.add_argument(
+        "--size", type=_integer(SIZE_MIN, SIZE_MAX), default=64, help="height and width of each view in pixels"
+    )
     parser.add_argument("--seed", type=_integer(0, 2**31), default=0, help="first reset seed; tries count up from it")
     parser.add_argument("--progress-json", action="store_true", help="progress as JSON lines on standard error")
     return parser

@@ -39,6 +39,9 @@ def test_states_and_control_modes_that_an_environment_lacks_are_refused_with_tho
         make_environment("joynexus/Reach-v0", state=StateKind.PRIVILEGED)
     with pytest.raises(UnknownOption, match=r"control_mode: .*PushT-v0 has no 'pd_joint_pos'; allowed: none"):
         make_environment(PUSHT, control_mode="pd_joint_pos")
+    for size in (0, 15, 1025):
+        with pytest.raises(UnknownOption, match=rf"size: {size} pixels; allowed: 16 to 1024"):
+            make_environment("joynexus/Reach-v0", size=size)
 
 
 async def test_a_session_and_a_recording_of_privileged_state_agree(tmp_path: Path) -> None:
@@ -105,5 +108,7 @@ def test_any_task_offers_its_whole_state_and_other_control_modes() -> None:
     environment.close()
     with pytest.raises(UnknownOption, match=r"no 'warp'; allowed: pd_ee_delta_pos"):
         make_environment("PushCube-v1", control_mode="warp")
+    with pytest.raises(UnknownOption, match=r"'pd_ee_pose' of MS-CartpoleBalance-v1: .*\['pd_joint_delta_pos'\]"):
+        make_environment("MS-CartpoleBalance-v1", control_mode="pd_ee_pose")
     with pytest.raises(UnknownOption, match=r"StackCube-v1 has no 'privileged'; allowed: proprioception, full"):
         make_environment("StackCube-v1", state=StateKind.PRIVILEGED)
