@@ -61,5 +61,6 @@ class SeatDesk:
                 self._on_wait[asked](wait)
 
     def _forget(self, asked: SeatRequest) -> None:
-        for book in (self._seated, self._on_wait, self._told):
-            book.pop(asked, None)  # type: ignore[attr-defined]
+        self._seated.pop(asked, None)
+        self._on_wait.pop(asked, None)
+        self._told.pop(asked, None)
