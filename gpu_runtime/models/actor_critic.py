@@ -67,7 +67,7 @@ class ActorCritic:
     def value(
         self, features: Sequence[Features], state_BS: np.ndarray | None, progress_B: np.ndarray | None = None
     ) -> Tensor:
-        """Values [B] of observations; the prefix suffices, no action is computed."""
+        """Values of observations, [B] or (per step) [B, C]; the prefix suffices, no action is computed."""
         if self.critic is None:
             raise HeadConfigurationError("value: none, allowed: a critic where values are asked for")
         progress = None if progress_B is None else torch.as_tensor(progress_B, dtype=torch.float32)
@@ -109,7 +109,7 @@ def _critic(policy: Policy, spec: ActorCriticSpec, generator: torch.Generator) -
     """It reads what the head reads, so that no forward runs deeper for it."""
     if spec.value is None:
         return None
-    critic = ValueHead(spec.value, policy.head.shape)
+    critic = ValueHead(spec.value, policy.head.shape, executed=spec.executed_steps)
     critic.reset_parameters(generator)
     return critic.to(policy.device)
 

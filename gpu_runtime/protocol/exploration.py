@@ -66,6 +66,9 @@ class ValueSpec(Message):
     hidden: HiddenSizes = (512, 256, 128)
     lr: Annotated[float, Field(gt=0, le=1)] = 1e-4
     standardize: Annotated[bool, Field(description="z-score the pooled features on your own frames.")] = True
+    per_step: Annotated[
+        bool, Field(description="One value per executed step instead of one per chunk; for rewards of single steps.")
+    ] = False
     episode_progress: Annotated[
         bool, Field(description="Also tell the critic which share of the episode's step limit has passed.")
     ] = False

@@ -17,7 +17,7 @@ from tests.support.policies import WIDTH, Problem
 def critic(**options) -> ValueHead:
     """Reads the tap ``layer:-1`` and a state of two dimensions."""
     shape = HeadShape(action_dim=3, state_dim=2, feature_widths={"layer:-1": WIDTH})
-    head = ValueHead(ValueSpec.model_validate({"standardize": False} | options), shape)
+    head = ValueHead(ValueSpec.model_validate({"standardize": False} | options), shape, executed=3)
     head.reset_parameters(torch.Generator().manual_seed(0))
     return head
 
@@ -100,6 +100,16 @@ def test_statistics_are_of_pooled_features_and_missing_ones_are_refused():
     assert torch.allclose(head.standardizer.mean_TD[0], pooled.mean(dim=0), atol=1e-4)
     standard = head.standardizer(pooled[:, None])[:, 0]
     assert torch.allclose(standard.std(dim=0, correction=0), torch.ones(WIDTH), atol=1e-2)
+
+
+def test_it_gives_one_value_per_executed_step_where_rewards_are_of_single_steps():
+    problem = Problem()
+    for executed, value, shape in ((3, {"per_step": True}, (5, 3)), (1, {"per_step": True}, (5, 1)), (3, {}, (5,))):
+        slot = rl_slot(problem, "oft", executed=executed, value={"hidden": (8,)} | value)
+        features, batch = problem.batch(5)
+        values = slot.models.value(features, batch.state_BS).detach()
+        assert values.shape == shape
+        assert len(set(values.flatten().tolist())) == values.numel()
 
 
 def test_the_episodes_progress_is_told_exactly_where_it_is_asked_for():

@@ -3,7 +3,7 @@
 So the value of an episode's final observation costs a prefix only. Samples come unpadded, each with its own tokens:
 the mean is over real tokens whatever the neighbours' lengths.
 
-Shapes: B samples, L feature tokens, D feature width, S state dims, I inputs.
+Shapes: B samples, C executed steps, L feature tokens, D feature width, S state dims, I inputs.
 """
 
 from collections.abc import Mapping, Sequence
@@ -22,17 +22,17 @@ POOLED = "pooled"
 
 
 class ValueHead(nn.Module):
-    """One value per observation, whatever chunk is then executed."""
+    """One value per observation, whatever chunk is then executed; or one for each of its ``executed`` steps."""
 
-    def __init__(self, spec: ValueSpec, shape: HeadShape) -> None:
+    def __init__(self, spec: ValueSpec, shape: HeadShape, *, executed: int) -> None:
         super().__init__()
-        self.shape, self.episode_progress = shape, spec.episode_progress
+        self.shape, self.episode_progress, self.per_step = shape, spec.episode_progress, spec.per_step
         self.taps = tuple(sorted(shape.feature_widths))
         width = sum(shape.feature_widths.values())
         self.standardizer = Standardizer(width, per_token=True) if spec.standardize else None
         sizes = (width + shape.state_dim + int(spec.episode_progress), *spec.hidden)
         self.hidden = nn.ModuleList(nn.Linear(a, b) for a, b in zip(sizes, spec.hidden, strict=False))
-        self.out = nn.Linear(spec.hidden[-1], 1, bias=False)
+        self.out = nn.Linear(spec.hidden[-1], executed if spec.per_step else 1, bias=False)
 
     def reset_parameters(self, generator: torch.Generator) -> None:
         """Draw every weight from ``generator``; values start near zero."""
@@ -62,8 +62,9 @@ class ValueHead(nn.Module):
     def forward(
         self, features: Sequence[Features], state_BS: Tensor | None, progress_B: Tensor | None = None
     ) -> Tensor:
-        """Values [B]. ``progress_B`` is the share of the step limit that has passed, in [0, 1], where asked for.
+        """Values [B], or per step [B, C] of which the first is the observation's own.
 
+        ``progress_B`` is the share of the step limit that has passed, in [0, 1], for a critic that is told it.
         Raises NotFitted, FeatureMismatch or BatchMismatch.
         """
         x_BI = self._pool(detached(features))
@@ -78,7 +79,7 @@ class ValueHead(nn.Module):
             x_BI = torch.cat([x_BI, progress_B[:, None].to(x_BI)], dim=-1)
         for layer in self.hidden:
             x_BI = torch.relu(layer(x_BI))
-        return self.out(x_BI)[:, 0]
+        return self.out(x_BI) if self.per_step else self.out(x_BI)[:, 0]
 
     def _pool(self, features: Sequence[Features]) -> Tensor:
         """Mean over each sample's own tokens, taps side by side, [B, D]."""
