@@ -104,6 +104,7 @@ class EnvironmentSession:
 
         Raises WrongAction and SessionError (nothing happened), EnvironmentLost.
         """
+        self._refuse_if_over()
         active = np.ones(self.spec.seats, bool) if active_B is None else np.asarray(active_B)
         actions = self._checked(actions_BCA, active)
 

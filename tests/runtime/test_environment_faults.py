@@ -107,6 +107,8 @@ async def test_a_reset_that_hangs_is_killed_at_its_deadline() -> None:
         with pytest.raises(EnvironmentLost, match="reset took more than 2 s"):
             await session.reset([666])
         assert pool.status().seats == {}
+        with pytest.raises(EnvironmentLost, match="reset took more than 2 s"):
+            await session.step(still(1))
 
 
 async def test_a_process_killed_from_outside_is_reported_as_such() -> None:
