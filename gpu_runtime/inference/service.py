@@ -21,7 +21,13 @@ from gpu_runtime.inference.step import PredictMember, PredictOutcome, PredictSte
 from gpu_runtime.inference.usage import PredictRecord
 from gpu_runtime.inference.usage_writer import UsageWriter
 from gpu_runtime.protocol.ids import RequestId, TenantId
-from gpu_runtime.scheduler.inference_queue import InferenceBatch, InferenceLimits, InferenceQueue, InferenceRequest
+from gpu_runtime.scheduler.inference_queue import (
+    WINDOW_BATCHES,
+    InferenceBatch,
+    InferenceLimits,
+    InferenceQueue,
+    InferenceRequest,
+)
 from gpu_runtime.scheduler.knee import Knee, KneeSettings
 from gpu_runtime.store.signal import Signal
 
@@ -35,7 +41,7 @@ class InferenceSettings:
 
     wait_us: int = 0
     batch_tokens: int | None = None  # None: the knee, as measured
-    window_us: int | None = None  # D; None: the cost of a full batch, as measured
+    window_us: int | None = None  # D; None: the cost of two full batches, as measured (WINDOW_BATCHES)
     limits: InferenceLimits = field(default_factory=InferenceLimits)
     knee: KneeSettings = field(default_factory=KneeSettings)
     write_every_us: int = 500_000
@@ -206,7 +212,7 @@ class InferenceService:
         if self.settings.batch_tokens is None:
             self.queue.set_batch_limit(self.knee.limit_tokens)
         if self.settings.window_us is None and (batch_us := self.knee.batch_us) is not None:
-            self.queue.set_window(batch_us)
+            self.queue.set_window(WINDOW_BATCHES * batch_us)
 
     def _answer(self, ticket: _Ticket, reply: PredictReply) -> None:
         self._close(ticket)

@@ -16,6 +16,11 @@ from gpu_runtime.scheduler.batch_former import BatchFormer
 from gpu_runtime.scheduler.errors import DuplicateRequest, InferenceQueueFull, UnknownRequest, require
 from gpu_runtime.scheduler.sessions import SessionKey, SessionLines
 
+WINDOW_BATCHES = 2
+"""D in full batches. Who comes back from idle enters at the last leader's counter, one batch below a tenant that was
+just served alone; with one batch more of window that tenant fills the batch behind the newcomer, which leads anyhow.
+Measured with a flood beside a light tenant: one batch costs 5 % of the answers, two cost none."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class InferenceLimits:
@@ -87,7 +92,7 @@ class InferenceQueue:
         self._former.set_batch_limit(tokens)
 
     def set_window(self, window_us: int) -> None:
-        """D: the cost of a full batch. With less a batch is never full, with more shares may differ for longer."""
+        """D; see WINDOW_BATCHES."""
         self._former.set_window(window_us)
 
     def set_weight(self, tenant_id: TenantId, weight: int) -> None:

@@ -1,17 +1,18 @@
 """The knee of the throughput curve, measured while working: the smallest batch that is almost as fast per token.
 
 Below it a batch wastes the device, beyond it requests only wait longer. Batches are counted by octave of their
-tokens; an octave's speed is the median of its last batches.
+tokens. An octave's speed is that of its fast batches, which are its full ones: most batches of a lightly loaded device
+are not, and would make the next octave look better than it is.
 """
 
 from collections import defaultdict, deque
 from dataclasses import dataclass
-from statistics import median
 
 from gpu_runtime.scheduler.errors import require
 
 PERMILLE = 1_000
 MEMORY_BATCHES = 32  # of one octave
+FAST_PERMILLE = 900  # of an octave's batches are slower than its speed; a few flukes don't count
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -21,8 +22,8 @@ class KneeSettings:
     floor_tokens: int = 128
     ceiling_tokens: int = 8_192
     tolerance_permille: int = 50  # tokens per second given up for a shorter wait
-    batches_min: int = 5  # of an octave before it counts
-    reprobe_batches: int = 1_024  # the octave above the knee is tried again after so many
+    batches_min: int = 3  # of an octave before it counts
+    reprobe_batches: int = 64  # the octave above the knee is tried again after so many: noise must not pin it down
 
     def __post_init__(self) -> None:
         require(self.floor_tokens > 0, "floor_tokens", self.floor_tokens, "above zero")
@@ -67,7 +68,7 @@ class Knee:
     @property
     def knee_tokens(self) -> int:
         """Upper edge of the first octave within the tolerance of the fastest; the floor until something is known."""
-        known = {octave: median(self._speeds[octave]) for octave in self._speeds if self._known(octave)}
+        known = {octave: self._speed(octave) for octave in self._speeds if self._known(octave)}
         if not known:
             return self._settings.floor_tokens
         enough = max(known.values()) * (PERMILLE - self._settings.tolerance_permille) / PERMILLE
@@ -77,7 +78,7 @@ class Knee:
     def batch_us(self) -> int | None:
         """What a batch of ``limit_tokens`` probably costs, at the speed of the knee; None until something is known."""
         knee = self.knee_tokens
-        return round(self.limit_tokens * 1e6 / median(self._speeds[knee])) if self._known(knee) else None
+        return round(self.limit_tokens * 1e6 / self._speed(knee)) if self._known(knee) else None
 
     def observe(self, tokens: int, busy_us: int) -> None:
         """One batch took so long, measured."""
@@ -91,9 +92,14 @@ class Knee:
     def curve(self) -> tuple[CurvePoint, ...]:
         """What has been measured, for status pages."""
         return tuple(
-            CurvePoint(tokens=octave, tokens_per_s=median(speeds), batches=len(speeds))
+            CurvePoint(tokens=octave, tokens_per_s=self._speed(octave), batches=len(speeds))
             for octave, speeds in sorted(self._speeds.items())
         )
+
+    def _speed(self, octave: int) -> float:
+        """Tokens per second of the octave's fast batches."""
+        speeds = sorted(self._speeds[octave])
+        return speeds[len(speeds) * FAST_PERMILLE // PERMILLE]
 
     def _known(self, octave: int) -> bool:
         return octave in self._speeds and len(self._speeds[octave]) >= self._settings.batches_min

@@ -20,7 +20,7 @@ from gpu_runtime.inference.errors import (
 from gpu_runtime.inference.messages import Mode, PredictReply
 from gpu_runtime.inference.served_policy import ServedPolicy
 from gpu_runtime.scheduler.errors import InferenceQueueFull
-from gpu_runtime.scheduler.inference_queue import InferenceLimits
+from gpu_runtime.scheduler.inference_queue import WINDOW_BATCHES, InferenceLimits
 from tests.support.inference import (
     FakeBase,
     Records,
@@ -245,5 +245,5 @@ async def test_the_batch_limit_follows_the_measurement_unless_it_is_set(oft, rec
             for seed in range(12):
                 await service.predict(ask_oft(seed=seed))
     assert measured.queue.batch_limit_tokens == measured.knee.limit_tokens
-    assert measured.queue.former.window_us == measured.knee.batch_us
+    assert measured.queue.former.window_us == WINDOW_BATCHES * measured.knee.batch_us
     assert (fixed.queue.batch_limit_tokens, fixed.queue.former.window_us) == (77, 5)

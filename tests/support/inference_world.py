@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import Protocol
 
 from gpu_runtime.scheduler.accounting import split_exactly
-from gpu_runtime.scheduler.inference_queue import InferenceBatch
+from gpu_runtime.scheduler.inference_queue import WINDOW_BATCHES, InferenceBatch
 from gpu_runtime.scheduler.knee import Knee
 
 
@@ -49,7 +49,10 @@ class Curve:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Client:
-    """One tenant: ``sessions`` environments that wait for each answer and think, or Poisson arrivals."""
+    """One tenant: ``sessions`` environments that wait for each answer and think, or Poisson arrivals.
+
+    Thinking takes half to three halves of ``think_us``.
+    """
 
     tenant_id: str
     sessions: int = 1
@@ -114,13 +117,14 @@ class InferenceWorld:
             self.latency_us[tenant_id].append(end_us - asked_us)
             client = self._clients[tenant_id]
             if client.rate_per_s is None:
-                self._ask_at(end_us + client.think_us, tenant_id, session)
+                pause_us = round(client.think_us * self._random.uniform(0.5, 1.5))
+                self._ask_at(end_us + pause_us, tenant_id, session)
         self.batches.append(len(tokens))
         if self.knee is not None:
             self.knee.observe(sum(tokens.values()), busy_us)
             self.queue.set_batch_limit(self.knee.limit_tokens)
             if (batch_us := self.knee.batch_us) is not None:
-                self.queue.set_window(batch_us)
+                self.queue.set_window(WINDOW_BATCHES * batch_us)
 
     def _sleep(self) -> bool:
         """Nothing fires: go to the next arrival or the end of a wait. False when nothing is left to happen."""
