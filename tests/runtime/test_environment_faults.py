@@ -239,4 +239,5 @@ def test_killing_the_runtime_in_the_midst_of_a_step_takes_its_environments_along
         if not os.path.exists(f"/proc/{pid}") or " Z " in Path(f"/proc/{pid}/stat").read_text():
             return
         time.sleep(0.05)
+    os.kill(pid, signal.SIGKILL)
     pytest.fail("an environment process outlived its runtime")
