@@ -66,10 +66,10 @@ class DeadlineMissed(InferenceError, TimeoutError):
     code = "deadline_missed"
 
 
-class NonFiniteActions(InferenceError, ArithmeticError):
-    """The policy's actions hold NaN or infinity; they are not sent to any robot."""
+class NonFiniteOutput(InferenceError, ArithmeticError):
+    """The policy's actions or its value are NaN or infinite; they reach no robot and no trainer."""
 
-    code = "non_finite_actions"
+    code = "non_finite_output"
 
 
 class PredictFailed(InferenceError, RuntimeError):

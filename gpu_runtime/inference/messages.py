@@ -24,7 +24,8 @@ class Mode(StrEnum):
     """What the policy does with its randomness."""
 
     EVAL = "eval"  # the mean, or the ODE from the seed's noise: what evaluation and deployment run
-    SAMPLE = "sample"  # exploring actions, and the trace their log-probability is recomputed from
+    SAMPLE = "sample"  # exploring actions, the trace their log-probability is recomputed from, and the critic's value
+    VALUE = "value"  # the critic alone: an episode's final observation gets no action
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -40,6 +41,7 @@ class PredictRequest:
     state_BS: np.ndarray | None = None  # raw units
     seeds: tuple[int, ...] = ()  # one per observation: nothing else decides its noise
     mode: Mode = Mode.EVAL
+    progress_B: np.ndarray | None = None  # share of the step limit that has passed, for a critic that is told it
     policy_version: int | Literal["latest"] = "latest"
     keep_features: bool = False  # return handles, for a trainer that won't run the backbone again
     timeout_us: int | None = None  # how long it may wait for its turn
@@ -53,6 +55,8 @@ class PredictRequest:
             raise InvalidPredict(f"seeds: {bad[0]}, allowed: 0 to 2**63 - 1")
         if self.state_BS is not None and self.state_BS.shape[:1] != (len(self.features),):
             raise InvalidPredict(f"state: shape {list(self.state_BS.shape)}, allowed: [{len(self.features)}, S]")
+        if self.progress_B is not None and self.progress_B.shape != (len(self.features),):
+            raise InvalidPredict(f"progress: shape {list(self.progress_B.shape)}, allowed: [{len(self.features)}]")
         if self.timeout_us is not None and self.timeout_us <= 0:
             raise InvalidPredict(f"timeout_us: {self.timeout_us}, allowed: above zero, or none")
 
@@ -61,7 +65,7 @@ class PredictRequest:
 class PredictReply:
     """``queue_us`` from admission to the start of the step, ``compute_us`` of the whole step, ``share_us`` billed."""
 
-    actions_BHA: np.ndarray  # real units, float32
+    actions_BHA: np.ndarray  # real units, float32; H = 0 in mode value
     policy_version: int
     group_size: int  # requests in the packed forward
     queue_us: int
@@ -69,4 +73,4 @@ class PredictReply:
     share_us: int
     handles: tuple[Handle, ...] = ()  # one per observation, if features were to be kept
     trace: Mapping[str, Tensor] | None = None  # [B, ...] each, on the CPU; of a sampled chunk
-    value_B: np.ndarray | None = None  # the value head's, where the policy has one
+    value: np.ndarray | None = None  # [B], or [B, C] of a critic per step; not in mode eval

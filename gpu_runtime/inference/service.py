@@ -265,7 +265,7 @@ def _reply(
         share_us=share_us,
         handles=member.handles,
         trace=member.decision.trace,
-        value_B=member.decision.value_B,
+        value=member.decision.value,
     )
 
 

@@ -114,7 +114,7 @@ class PredictStep:
                 self._handles.put(request.tenant_id, member.policy, feature, rows)
                 for feature, rows in zip(request.features, features, strict=True)
             )
-        member.decision = member.policy.act(features, request.state_BS, seeds=request.seeds, mode=request.mode)
+        member.decision = member.policy.act(features, request)
 
 
 def explain(error: Exception) -> InferenceError:

@@ -19,10 +19,9 @@ from gpu_runtime.models.registry import load_backbone
 from gpu_runtime.protocol.catalog import BaseModelEntry
 from gpu_runtime.training.clock import DeviceClock
 from tests.support.inference import (
-    GaussianExploration,
-    MeanValue,
     Records,
     ask,
+    make_actor_critic,
     make_service,
     make_slot,
     publish,
@@ -30,6 +29,7 @@ from tests.support.inference import (
 )
 
 TENANTS = ("alice", "bob", "carol")
+EXPLORATIONS = {"alice": "gaussian", "bob": "flow_sde", "carol": "gaussian"}
 HEADS = {"alice": ("oft", {"standardize": False}), "bob": ("gr00t", {"tap": "merged"}), "carol": ("mlp", {})}
 
 
@@ -44,7 +44,7 @@ def policies(tiny: Backbone) -> dict[str, ServedPolicy]:
     """One policy per kind of head, each with an exploration and a value head, on the real base."""
     slots = {tenant: make_slot(head, tiny, **options) for tenant, (head, options) in HEADS.items()}
     return {
-        tenant: ServedPolicy.freeze(slot.policy, tiny, exploration=GaussianExploration(slot.policy), value=MeanValue())
+        tenant: ServedPolicy.freeze(make_actor_critic(slot, EXPLORATIONS[tenant]), tiny)
         for tenant, slot in slots.items()
     }
 
@@ -84,9 +84,10 @@ def assert_same_answer(grouped: PredictMember, alone: PredictMember) -> None:
     assert (grouped.failure, alone.failure) == (None, None)
     one, other = grouped.decision, alone.decision
     assert np.array_equal(one.actions_BHA, other.actions_BHA)
-    assert np.array_equal(one.value_B, other.value_B)
+    assert (one.value is None) == (grouped.request.mode is Mode.EVAL)
+    assert one.value is None or np.array_equal(one.value, other.value)
     assert grouped.handles == alone.handles
-    assert (one.trace is None) == (grouped.request.mode is Mode.EVAL)
+    assert (one.trace is None) == (grouped.request.mode is not Mode.SAMPLE)
     assert one.trace is None or all(torch.equal(one.trace[name], other.trace[name]) for name in one.trace)
 
 
@@ -122,6 +123,34 @@ def test_evaluation_is_what_the_exported_policy_does(policies, tiny):
 @pytest.fixture
 def records() -> Records:
     return Records()
+
+
+@pytest.mark.parametrize("tenant", TENANTS)
+def test_the_log_probability_recomputed_from_handle_and_trace_is_the_stored_one(tiny, tenant):
+    """The trainer's side: features by handle, no second backbone pass, weights unchanged since the rollout."""
+    head, options = HEADS[tenant]
+    models = make_actor_critic(make_slot(head, tiny, **options), EXPLORATIONS[tenant])
+    policy, handles = ServedPolicy.freeze(models, tiny), FeatureHandles(10**7)
+    request = request_of(tenant, 3, words="push", count=2, mode=Mode.SAMPLE, keep=True)
+    member = PredictMember(request_id="1", request=request, policy=policy, tokens=policy.tokens(request))
+    PredictStep(DeviceClock("cpu"), handles).run([member])
+    features = handles.get(tenant, policy, member.handles, request.features)
+    trace = member.decision.trace
+    again = models.score(features, request.state_BS, trace).log_prob_BCA
+    assert torch.allclose(again, trace["log_prob"], atol=1e-5)
+    assert np.allclose(models.value(features, request.state_BS).detach().numpy(), member.decision.value, atol=1e-6)
+    with torch.no_grad():
+        for parameter in models.actor.parameters():
+            parameter.mul_(1.3)
+    moved = models.score(features, request.state_BS, trace).log_prob_BCA
+    assert not torch.allclose(moved, trace["log_prob"], atol=1e-3)
+
+
+def test_the_critic_alone_answers_without_actions(policies):
+    request = request_of("bob", 3, words="push", count=2, mode=Mode.SAMPLE, keep=False)
+    both = step_of(policies, [request, replace(request, mode=Mode.VALUE)])
+    assert np.array_equal(both[0].decision.value, both[1].decision.value)
+    assert both[1].decision.actions_BHA.shape == (2, 0, 3)
 
 
 async def test_requests_of_three_heads_share_one_forward_and_each_is_answered(policies, records):

@@ -7,11 +7,18 @@ import numpy as np
 import pytest
 import torch
 
-from gpu_runtime.inference.errors import PinReleased, SlotExists, UnknownSlot, UnknownVersion, VersionOrder
+from gpu_runtime.inference.errors import (
+    InvalidPredict,
+    PinReleased,
+    SlotExists,
+    UnknownSlot,
+    UnknownVersion,
+    VersionOrder,
+)
 from gpu_runtime.inference.messages import Mode
 from gpu_runtime.inference.policy_store import PolicyStore
-from gpu_runtime.inference.served_policy import ServedPolicy
-from tests.support.inference import FakeBase, GaussianExploration, MeanValue, ask, make_slot, shake, training_batch
+from gpu_runtime.inference.served_policy import Decision, ServedPolicy
+from tests.support.inference import FakeBase, ask, make_actor_critic, make_slot, shake, training_batch
 
 
 class Weights:
@@ -118,10 +125,9 @@ def base() -> FakeBase:
     return FakeBase()
 
 
-def act(policy: ServedPolicy, base: FakeBase, mode: Mode = Mode.EVAL):
-    request = ask(seed=1, count=2, queries=policy.query_tokens)
-    features = base.encode(request.features, [policy.taps] * 2)
-    return policy.act(features, request.state_BS, seeds=request.seeds, mode=mode)
+def act(policy: ServedPolicy, base: FakeBase, mode: Mode = Mode.EVAL) -> Decision:
+    request = ask(seed=1, count=2, queries=policy.query_tokens, mode=mode)
+    return policy.act(base.encode(request.features, [policy.taps] * 2), request)
 
 
 def test_training_goes_on_and_the_published_version_acts_as_when_it_was_published(base):
@@ -143,30 +149,58 @@ def test_a_published_version_has_no_gradients_and_takes_none_away(base):
     assert all(p.grad is not None and p.requires_grad for p in slot.policy.head.parameters())
 
 
-def test_exploration_and_value_are_frozen_with_the_head_they_belong_to(base):
+def test_exploration_and_critic_are_frozen_with_the_head_they_belong_to(base):
     slot = make_slot("oft", base, standardize=False)
-    exploration, value = GaussianExploration(slot.policy), MeanValue()
-    published = ServedPolicy.freeze(slot.policy, base, exploration=exploration, value=value)
-    first = [act(published, base, mode) for mode in Mode]
+    models = make_actor_critic(slot, "gaussian")
+    published = ServedPolicy.freeze(models, base)
+    first = {mode: act(published, base, mode) for mode in Mode}
     shake(slot, 5)
     with torch.no_grad():
-        exploration.log_std_A.add_(1)
-        value.scale.add_(1)
-    for before, mode in zip(first, Mode, strict=True):
+        models.actor.log_std_A.add_(1)
+        models.critic.out.weight.add_(1)
+    for mode, before in first.items():
         after = act(published, base, mode)
         assert np.array_equal(after.actions_BHA, before.actions_BHA)
-        assert np.array_equal(after.value_B, before.value_B)
-    assert published.policy.head is not slot.policy.head
-    assert not np.array_equal(first[0].actions_BHA, first[1].actions_BHA)
+        assert mode is Mode.EVAL or np.array_equal(after.value, before.value)
+    assert not np.array_equal(first[Mode.EVAL].actions_BHA, first[Mode.SAMPLE].actions_BHA)
+    renewed = act(ServedPolicy.freeze(models, base), base, Mode.SAMPLE)
+    assert not np.array_equal(renewed.value, first[Mode.SAMPLE].value)
 
 
 def test_a_trace_is_in_model_space_and_its_actions_are_the_ones_sent(base):
     slot = make_slot("oft", base, standardize=False)
-    published = ServedPolicy.freeze(slot.policy, base, exploration=GaussianExploration(slot.policy))
-    decision = act(published, base, Mode.SAMPLE)
-    sent = slot.policy.actions.denormalize(decision.trace["actions"].numpy())
-    assert np.array_equal(np.asarray(sent, np.float32), decision.actions_BHA)
-    assert decision.trace["log_prob"].shape == (2, 4, 3)
+    decision = act(ServedPolicy.freeze(make_actor_critic(slot, "gaussian"), base), base, Mode.SAMPLE)
+    sent_BCA = slot.policy.actions.denormalize(decision.trace["sample"].numpy())
+    assert np.array_equal(np.asarray(sent_BCA, np.float32), decision.actions_BHA[:, :3])
+    assert decision.trace["log_prob"].shape == (2, 3, 3)
+
+
+def test_a_seeds_chunk_does_not_depend_on_the_other_observations_of_its_request(base):
+    """A policy without exploration draws from one generator per call: every observation has a call of its own."""
+    policy = ServedPolicy.freeze(make_slot("gr00t", base, tap="merged").policy, base)
+    one, two = ask(seed=1, count=1), ask(seed=1, count=2)
+    alone, beside = (policy.act(base.encode(r.features, [policy.taps] * len(r.seeds)), r) for r in (one, two))
+    assert np.array_equal(alone.actions_BHA[0], beside.actions_BHA[0])
+
+
+@pytest.mark.parametrize(
+    ("progress", "fields", "message"),
+    [
+        (True, {"mode": Mode.SAMPLE}, r"progress: missing, allowed: \[0, 1\]"),
+        (False, {"mode": Mode.SAMPLE, "progress_B": np.zeros(1)}, "progress: given, allowed: none"),
+        (True, {"mode": Mode.EVAL, "progress_B": np.zeros(1)}, "progress: given, allowed: none"),
+    ],
+)
+def test_a_critic_is_told_the_progress_if_and_only_if_it_asks_for_it(base, progress, fields, message):
+    models = make_actor_critic(make_slot("oft", base, standardize=False), "gaussian", progress=progress)
+    with pytest.raises(InvalidPredict, match=message):
+        ServedPolicy.freeze(models, base).tokens(ask(queries=4, **fields))
+
+
+def test_only_a_policy_with_a_critic_has_a_value(base):
+    policy = ServedPolicy.freeze(make_slot("oft", base, standardize=False).policy, base)
+    with pytest.raises(InvalidPredict, match="mode: value, allowed: eval and sample"):
+        policy.tokens(ask(queries=4, mode=Mode.VALUE))
 
 
 def test_a_policy_whose_tap_the_base_does_not_have_cannot_be_published(base):

@@ -10,7 +10,7 @@ import torch
 from gpu_runtime.inference.errors import (
     DeadlineMissed,
     InvalidPredict,
-    NonFiniteActions,
+    NonFiniteOutput,
     PredictFailed,
     SamplingUnsupported,
     ServiceStopped,
@@ -90,7 +90,7 @@ async def test_a_head_that_fails_or_answers_nan_fails_its_own_request_only(base,
     async with running(service):
         ((fine, infinite, broken),) = await asked
     assert np.isfinite(fine.actions_BHA).all()
-    assert isinstance(infinite, NonFiniteActions)
+    assert isinstance(infinite, NonFiniteOutput)
     assert (broken.reason, str(broken)) == ("step_failed", "ZeroDivisionError: no action")
     assert base.groups == [3]
     billed = {
@@ -140,6 +140,7 @@ async def test_a_request_that_cannot_be_answered_is_refused_before_it_waits(
         ({"seeds": (1, 2)}, "seeds: 2 for 1 observations"),
         ({"seeds": (-1,)}, "seeds: -1"),
         ({"state_BS": np.zeros((2, 2))}, r"state: shape \[2, 2\]"),
+        ({"progress_B": np.zeros(3)}, r"progress: shape \[3\]"),
         ({"timeout_us": 0}, "timeout_us: 0"),
     ],
 )

@@ -35,9 +35,9 @@ class Versioned(ServedPolicy):
         super().__init__(oft.policy, oft.backbone)
         self.version, self.freed = version, False
 
-    def act(self, features, state_BS, *, seeds, mode) -> Decision:
+    def act(self, features, request) -> Decision:
         assert not self.freed, "acted after it was freed"
-        return Decision(actions_BHA=np.full((len(seeds), 1, 1), self.version, np.float32), trace=None, value_B=None)
+        return Decision(actions_BHA=np.full((len(features), 1, 1), self.version, np.float32))
 
 
 async def test_publishing_under_load_pauses_nobody_and_never_serves_a_wrong_or_freed_version(records):

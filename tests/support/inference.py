@@ -12,7 +12,6 @@ from typing import Any
 
 import numpy as np
 import torch
-from torch import nn
 
 from gpu_runtime.batching.feature import VLAFeature
 from gpu_runtime.data.samples import SampleBatch
@@ -23,9 +22,10 @@ from gpu_runtime.inference.served_policy import ServedPolicy
 from gpu_runtime.inference.service import InferenceService, InferenceSettings
 from gpu_runtime.inference.step import PredictStep
 from gpu_runtime.inference.usage import PredictRecord
+from gpu_runtime.models.actor_critic import ActorCritic
 from gpu_runtime.models.backbones.base import Backbone
-from gpu_runtime.models.policy import Policy
 from gpu_runtime.models.slots import Slot
+from gpu_runtime.protocol.exploration import ActorCriticSpec
 from gpu_runtime.protocol.messages import BaseModelInfo
 from gpu_runtime.protocol.specs import SftJobSpec
 from gpu_runtime.training.clock import DeviceClock
@@ -80,36 +80,6 @@ class FakeBase(Backbone):
         return {tap: rows_LD[: self.tap_rows(feature, tap)].clone() for tap in taps}
 
 
-class GaussianExploration(nn.Module):
-    """The head's chunk as the mean of a normal distribution with one learned spread per action dimension."""
-
-    def __init__(self, policy: Policy) -> None:
-        super().__init__()
-        self.head = policy.head
-        self.log_std_A = nn.Parameter(torch.full((policy.schema.action.dim,), -1.0))
-
-    def act(self, features, state_BS, generators):
-        return self.head.act(features, state_BS, generators[0])
-
-    def act_with_trace(self, features, state_BS, generators):
-        mean_BHA = self.act(features, state_BS, generators)
-        noise_BHA = torch.stack([torch.randn(mean_BHA.shape[1:], generator=generator) for generator in generators])
-        actions_BHA = mean_BHA + noise_BHA * self.log_std_A.exp()
-        log_prob_BHA = torch.distributions.Normal(mean_BHA, self.log_std_A.exp()).log_prob(actions_BHA)
-        return actions_BHA, {"actions": actions_BHA, "log_prob": log_prob_BHA}
-
-
-class MeanValue(nn.Module):
-    """A value head: a learned scale times the mean feature."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.scale = nn.Parameter(torch.tensor(2.0))
-
-    def forward(self, features, state_BS):
-        return torch.stack([next(iter(rows.values())).mean() for rows in features]) * self.scale
-
-
 def observation(seed: int, *, words: str = "push", side: int = SIDE, queries: int = 0) -> VLAFeature:
     image = np.random.default_rng(seed).integers(0, 256, (side, side, 3), dtype=np.uint8)
     return VLAFeature(images=(image,), instruction=words, query_tokens=queries)
@@ -134,6 +104,21 @@ def make_slot(head: str, backbone: Backbone, *, seed: int = 3, side: int = SIDE,
         slot.fit(backbone.encode(frames, [slot.taps] * 16), problem.batch(16)[1])
     shake(slot, seed)
     return slot
+
+
+def make_actor_critic(slot: Slot, exploration: str, *, progress: bool = False, seed: int = 4) -> ActorCritic:
+    """What reinforcement learning adds to a slot's policy, with weights far from zero."""
+    spec = ActorCriticSpec.model_validate(
+        {
+            "exploration": {"type": exploration},
+            "executed_steps": 3,
+            "value": {"hidden": (16, 8), "standardize": False, "episode_progress": progress},
+        }
+    )
+    models = ActorCritic(slot.policy, spec, seed=seed)
+    with torch.no_grad():
+        models.critic.out.weight.mul_(50)
+    return models
 
 
 def shake(slot: Slot, seed: int) -> None:
