@@ -8,7 +8,7 @@ import functools
 import time
 from collections.abc import Awaitable, Callable
 from concurrent.futures import Executor, ThreadPoolExecutor
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Protocol
 
 import torch
@@ -17,35 +17,15 @@ from gpu_runtime.inference.errors import DeadlineMissed, InferenceError, Service
 from gpu_runtime.inference.messages import PredictReply, PredictRequest
 from gpu_runtime.inference.policy_store import Pin, PolicyStore
 from gpu_runtime.inference.served_policy import ServedPolicy
+from gpu_runtime.inference.settings import InferenceSettings, MeasuredLimits
 from gpu_runtime.inference.step import PredictMember, PredictOutcome, PredictStep
 from gpu_runtime.inference.usage import PredictRecord
 from gpu_runtime.inference.usage_writer import UsageWriter
 from gpu_runtime.protocol.ids import RequestId, TenantId
-from gpu_runtime.scheduler.inference_queue import (
-    WINDOW_BATCHES,
-    InferenceBatch,
-    InferenceLimits,
-    InferenceQueue,
-    InferenceRequest,
-)
-from gpu_runtime.scheduler.knee import Knee, KneeSettings
+from gpu_runtime.scheduler.inference_queue import InferenceBatch, InferenceRequest
 from gpu_runtime.store.signal import Signal
 
 _RECHECK_S = 0.05  # while the journal is behind
-_FIRST_WINDOW_US = 100_000  # D until a batch was measured
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class InferenceSettings:
-    """T = ``wait_us`` and B = ``batch_tokens`` remain settings; the continuous rule is the default."""
-
-    wait_us: int = 0
-    batch_tokens: int | None = None  # None: the knee, as measured
-    window_us: int | None = None  # D; None: the cost of two full batches, as measured (WINDOW_BATCHES)
-    limits: InferenceLimits = field(default_factory=InferenceLimits)
-    knee: KneeSettings = field(default_factory=KneeSettings)
-    write_every_us: int = 500_000
-    unwritten_steps_max: int = 512  # no further step while the journal is that far behind
 
 
 class Watch(Protocol):
@@ -85,13 +65,8 @@ class InferenceService:
     ) -> None:
         self.policies = policies
         self.settings = settings or InferenceSettings()
-        self.knee = Knee(self.settings.knee)
-        self.queue = InferenceQueue(
-            self.settings.limits,
-            batch_limit_tokens=self.settings.batch_tokens or self.knee.limit_tokens,
-            window_us=_FIRST_WINDOW_US if self.settings.window_us is None else self.settings.window_us,
-            wait_us=self.settings.wait_us,
-        )
+        self.measured = MeasuredLimits(self.settings)
+        self.queue = self.measured.make_queue()
         self._usage = UsageWriter(
             write,
             every_us=self.settings.write_every_us,
@@ -204,15 +179,8 @@ class InferenceService:
             waited_us = max(0, now_us - ticket.queued.arrived_us - busy_us)
             self._answer(ticket, _reply(ticket, member, outcome, queue_us=waited_us, share_us=share_us))
         if outcome.measured.shared_us:
-            self._learn(sum(member.tokens for member in outcome.members), busy_us)
-
-    def _learn(self, tokens: int, busy_us: int) -> None:
-        """B and D follow the measurement, unless they are set."""
-        self.knee.observe(tokens, busy_us)
-        if self.settings.batch_tokens is None:
-            self.queue.set_batch_limit(self.knee.limit_tokens)
-        if self.settings.window_us is None and (batch_us := self.knee.batch_us) is not None:
-            self.queue.set_window(WINDOW_BATCHES * batch_us)
+            tokens = sum(member.tokens for member in outcome.members)
+            self.measured.observe(self.queue, outcome.members[0].policy.group_key, tokens=tokens, busy_us=busy_us)
 
     def _answer(self, ticket: _Ticket, reply: PredictReply) -> None:
         self._close(ticket)

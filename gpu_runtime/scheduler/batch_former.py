@@ -55,7 +55,9 @@ class BatchFormer(Generic[K]):
 
     def __init__(self, *, batch_limit_tokens: int, window_us: int, wait_us: int) -> None:
         require(wait_us >= 0, "wait_us", wait_us, "zero or more")
-        self.set_batch_limit(batch_limit_tokens)
+        require(batch_limit_tokens > 0, "batch_limit_tokens", batch_limit_tokens, "above zero")
+        self._limit_tokens = batch_limit_tokens
+        self._class_limits: dict[str, int] = {}  # of classes whose own limit was measured
         self.set_window(window_us)
         self._wait_us = wait_us
         self._backlog: Backlog[K] = Backlog()
@@ -96,15 +98,14 @@ class BatchFormer(Generic[K]):
         """A batch was taken and is not settled: whatever arrives now gathers without waiting further."""
         return bool(self._held)
 
-    @property
-    def batch_limit_tokens(self) -> int:
-        """B: a full batch."""
-        return self._limit_tokens
+    def batch_limit_tokens(self, group_key: str) -> int:
+        """B: a full batch of this class."""
+        return self._class_limits.get(group_key, self._limit_tokens)
 
-    def set_batch_limit(self, tokens: int) -> None:
-        """Change B, from the next decision on."""
+    def set_batch_limit(self, group_key: str, tokens: int) -> None:
+        """Change B of one class, from the next decision on."""
         require(tokens > 0, "batch_limit_tokens", tokens, "above zero")
-        self._limit_tokens = tokens
+        self._class_limits[group_key] = tokens
 
     def fire_at_us(self, now_us: int) -> int:
         """When a request that arrives now wants its batch to start: T from now, at once while busy."""
@@ -143,7 +144,7 @@ class BatchFormer(Generic[K]):
         first = self._backlog.oldest(leader)
         fire_at_us = self._backlog.fire_at_us()
         assert fire_at_us is not None
-        if now_us < fire_at_us and self._backlog.tokens(first.group_key) < self._limit_tokens:
+        if now_us < fire_at_us and not self._is_full(first.group_key):
             return None
         edge_us = self._fair.lead(leader) + self._window_us
         picks = [self._pick(first)]
@@ -173,6 +174,9 @@ class BatchFormer(Generic[K]):
         self._fair = FairShare.load(state["fair"])
         self._costs = CostModel(**state["costs"])
 
+    def _is_full(self, group_key: str) -> bool:
+        return self._backlog.tokens(group_key) >= self.batch_limit_tokens(group_key)
+
     def _leader(self) -> TenantId | None:
         tops = [tag for heap in self._heaps.values() if (tag := heap.top()) is not None]
         return min(tops).tenant_id if tops else None
@@ -180,7 +184,7 @@ class BatchFormer(Generic[K]):
     def _add_riders(self, picks: list[Pick[K]], edge_us: int) -> None:
         group_key = picks[0].request.group_key
         heap = self._heaps[group_key]
-        left_tokens = self._limit_tokens - picks[0].request.tokens
+        left_tokens = self.batch_limit_tokens(group_key) - picks[0].request.tokens
         misfits: list[TenantId] = []
         while left_tokens > 0 and len(misfits) < MISFITS_MAX:
             tag = heap.top()

@@ -83,13 +83,13 @@ class InferenceQueue:
         """A batch runs: requests gather."""
         return self._former.busy
 
-    @property
-    def batch_limit_tokens(self) -> int:
-        return self._former.batch_limit_tokens
+    def batch_limit_tokens(self, group_key: str) -> int:
+        """B of one base."""
+        return self._former.batch_limit_tokens(group_key)
 
-    def set_batch_limit(self, tokens: int) -> None:
-        """The knee was measured anew."""
-        self._former.set_batch_limit(tokens)
+    def set_batch_limit(self, group_key: str, tokens: int) -> None:
+        """The knee of one base was measured anew."""
+        self._former.set_batch_limit(group_key, tokens)
 
     def set_window(self, window_us: int) -> None:
         """D; see WINDOW_BATCHES."""

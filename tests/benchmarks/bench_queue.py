@@ -197,7 +197,7 @@ def read_options() -> argparse.Namespace:
 
 def main() -> None:
     options = read_options()
-    seeds = range(1 if options.quick else 5)
+    seeds = range(1 if options.quick else 3)
     curves, real = dict(CURVES), None
     if options.real:
         from tests.benchmarks.real_queue import measure_curve, run_services
@@ -205,9 +205,9 @@ def main() -> None:
         curves["tiny, here"] = measure_curve(repetitions=3 if options.quick else 9)
         real = run_services(rounds=1 if options.quick else 5)
     machine = {"cores": os.cpu_count(), "load_average_1min": os.getloadavg()[0]}
-    latencies = list(latency_cells(curves, seeds=seeds, requests=1_500 if options.quick else 6_000))
+    latencies = list(latency_cells(curves, seeds=seeds, requests=1_500 if options.quick else 4_000))
     print_latency(latencies)
-    floods = list(flood_cells(curves, seeds=seeds, seconds=10 if options.quick else 30))
+    floods = list(flood_cells(curves, seeds=seeds, seconds=10 if options.quick else 20))
     print_flood(floods)
     if real is not None:
         print(f"\nThe service itself on the tiny base: {json.dumps(real, indent=2)}")

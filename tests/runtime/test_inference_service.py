@@ -238,13 +238,21 @@ async def test_a_flooding_tenant_cannot_starve_a_light_one_on_a_real_clock(recor
     assert light * 3 < flooding, (light, flooding)
 
 
-async def test_the_batch_limit_follows_the_measurement_unless_it_is_set(oft, records):
+async def test_limit_and_window_follow_the_measurement_of_each_base_unless_they_are_set(oft, records):
+    slow = FakeBase(name="slow", seconds=0.05)
+    other = ServedPolicy.freeze(make_slot("oft", slow, standardize=False).policy, slow)
     measured, fixed = make_service(records), make_service(records, batch_tokens=77, window_us=5)
     for service in (measured, fixed):
         publish(service, "alice", oft)
+        publish(service, "bob", other)
         async with running(service):
-            for seed in range(12):
-                await service.predict(ask_oft(seed=seed))
-    assert measured.queue.batch_limit_tokens == measured.knee.limit_tokens
-    assert measured.queue.former.window_us == WINDOW_BATCHES * measured.knee.batch_us
-    assert (fixed.queue.batch_limit_tokens, fixed.queue.former.window_us) == (77, 5)
+            for seed in range(5):
+                await replies(service, [ask_oft(seed=seed), ask_oft("bob", seed=seed)])
+    costs_us = [measured.measured.knee(policy.group_key).batch_us for policy in (oft, other)]
+    assert costs_us[1] > costs_us[0], "each has its own curve"
+    assert measured.queue.former.window_us == WINDOW_BATCHES * costs_us[1]
+    for policy in (oft, other):
+        limit_tokens = measured.measured.knee(policy.group_key).limit_tokens
+        assert measured.queue.batch_limit_tokens(policy.group_key) == limit_tokens
+        assert fixed.queue.batch_limit_tokens(policy.group_key) == 77
+    assert fixed.queue.former.window_us == 5

@@ -9,7 +9,8 @@ from gpu_runtime.inference.feature_handles import FeatureHandles
 from gpu_runtime.inference.messages import PredictReply
 from gpu_runtime.inference.policy_store import PolicyStore
 from gpu_runtime.inference.served_policy import ServedPolicy
-from gpu_runtime.inference.service import InferenceService, InferenceSettings
+from gpu_runtime.inference.service import InferenceService
+from gpu_runtime.inference.settings import InferenceSettings
 from gpu_runtime.inference.step import PredictMember, PredictStep
 from gpu_runtime.inference.usage import PredictLedger, PredictRecord
 from gpu_runtime.store.journal import Journal

@@ -88,15 +88,16 @@ def test_a_request_larger_than_the_limit_runs_alone():
     assert [run(queue), run(queue)] == [["a1"], ["b1"]]
 
 
-def test_a_new_limit_counts_from_the_next_batch_on():
+def test_a_new_limit_counts_from_the_next_batch_on_and_for_its_base_only():
     queue = make_queue(batch_limit_tokens=1)
-    for request_id in ("a1", "b1", "c1"):
-        arrive(queue, request_id)
+    for request_id, group_key in (("a1", "x"), ("b1", "x"), ("c1", "x"), ("d1", "y"), ("e1", "y")):
+        arrive(queue, request_id, group_key=group_key)
     assert run(queue) == ["a1"]
-    queue.set_batch_limit(10)
-    assert sorted(run(queue)) == ["b1", "c1"]
+    queue.set_batch_limit("x", 10)
+    assert [sorted(run(queue)), run(queue), run(queue)] == [["b1", "c1"], ["d1"], ["e1"]]
+    assert (queue.batch_limit_tokens("x"), queue.batch_limit_tokens("y")) == (10, 1)
     with pytest.raises(InvalidRequest, match="batch_limit_tokens = 0"):
-        queue.set_batch_limit(0)
+        queue.set_batch_limit("x", 0)
 
 
 def test_only_one_base_in_a_batch():

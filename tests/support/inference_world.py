@@ -24,7 +24,7 @@ class Queue(Protocol):
 
     def complete(self, request_id, *, charge_us: int) -> None: ...
 
-    def set_batch_limit(self, tokens: int) -> None: ...
+    def set_batch_limit(self, group_key: str, tokens: int) -> None: ...
 
     def set_window(self, window_us: int) -> None: ...
 
@@ -122,7 +122,7 @@ class InferenceWorld:
         self.batches.append(len(tokens))
         if self.knee is not None:
             self.knee.observe(sum(tokens.values()), busy_us)
-            self.queue.set_batch_limit(self.knee.limit_tokens)
+            self.queue.set_batch_limit(batch.group_key, self.knee.limit_tokens)
             if (batch_us := self.knee.batch_us) is not None:
                 self.queue.set_window(WINDOW_BATCHES * batch_us)
 
@@ -174,7 +174,7 @@ class FifoQueue:
         self._line: list = []
         self._running: set[str] = set()
 
-    def set_batch_limit(self, tokens: int) -> None:
+    def set_batch_limit(self, group_key: str, tokens: int) -> None:
         self._limit_tokens = tokens
 
     def set_window(self, window_us: int) -> None:
