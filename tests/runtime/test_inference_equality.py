@@ -2,6 +2,7 @@
 
 import asyncio
 import itertools
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 
 import numpy as np
@@ -24,6 +25,7 @@ from tests.support.inference import (
     make_actor_critic,
     make_service,
     make_slot,
+    observation,
     publish,
     running,
 )
@@ -171,3 +173,21 @@ async def test_requests_of_three_heads_share_one_forward_and_each_is_answered(po
         assert reply.actions_BHA.shape == (2, 4, 3)
         assert 0 < reply.share_us <= reply.compute_us
     assert sum(reply.share_us for reply in answers) <= answers[0].compute_us
+
+
+def test_a_trainers_forward_in_another_thread_changes_no_answer(policies, tiny):
+    """Training and inference share the resident base, each from its own compute thread."""
+    group = [request_of(tenant, 11, words="push", count=1, mode=Mode.EVAL, keep=False) for tenant in TENANTS]
+    alone = step_of(policies, group)
+    frames = [observation(seed, words="something longer than that", side=64) for seed in range(6)]
+    expected = tiny.encode(frames, [{"layer:-1"}] * 6)
+    with ThreadPoolExecutor(1, initializer=lambda: torch.set_num_threads(1)) as trainer:
+        forwards = [trainer.submit(tiny.encode, frames, [{"layer:-1"}] * 6) for _ in range(8)]
+        answers = [step_of(policies, group) for _ in range(8)]
+        for forward in forwards:
+            assert all(
+                torch.equal(a["layer:-1"], b["layer:-1"]) for a, b in zip(forward.result(), expected, strict=True)
+            )
+    for members in answers:
+        for beside, before in zip(members, alone, strict=True):
+            assert_same_answer(beside, before)
