@@ -60,10 +60,14 @@ class Knee:
 
     @property
     def limit_tokens(self) -> int:
-        """B for the next batch: the knee, or one octave more while that has to be measured."""
+        """B for the next batch: the knee; one octave more where that is no slower, or has to be measured.
+
+        Where bigger is no slower, a few requests beyond the knee are better taken along than left for a batch of their
+        own, which costs as much as a full one.
+        """
         knee = self.knee_tokens
         above = min(2 * knee, self._settings.ceiling_tokens)
-        return above if self._must_try(above) else knee
+        return above if self._must_try(above) or self._is_no_slower(above, knee) else knee
 
     @property
     def knee_tokens(self) -> int:
@@ -98,8 +102,17 @@ class Knee:
 
     def _speed(self, octave: int) -> float:
         """Tokens per second of the octave's fast batches."""
+        return self._quantile(octave, FAST_PERMILLE)
+
+    def _is_no_slower(self, above: int, knee: int) -> bool:
+        """Even the slow batches of the octave above, which are its full ones where the curve falls, keep up."""
+        allowed_permille = PERMILLE - self._settings.tolerance_permille // 2
+        slow = self._quantile(above, PERMILLE - FAST_PERMILLE)
+        return slow * PERMILLE >= self._speed(knee) * allowed_permille
+
+    def _quantile(self, octave: int, permille: int) -> float:
         speeds = sorted(self._speeds[octave])
-        return speeds[len(speeds) * FAST_PERMILLE // PERMILLE]
+        return speeds[len(speeds) * permille // PERMILLE]
 
     def _known(self, octave: int) -> bool:
         return octave in self._speeds and len(self._speeds[octave]) >= self._settings.batches_min

@@ -270,6 +270,12 @@ def test_the_limit_climbs_to_the_bend_of_the_measured_curve_and_stays():
     assert {point.tokens for point in knee.curve()} == {2, 4, 8, 16, 32}
 
 
+def test_where_bigger_batches_are_no_slower_one_octave_more_is_taken_along():
+    gpu = Curve(points=((1, 1_000.0), (8, 1_000.0), (16, 2_000.0), (32, 4_000.0)))
+    knee = learned(gpu)
+    assert (knee.knee_tokens, knee.limit_tokens) == (8, 16)
+
+
 def test_the_bounds_hold_whatever_the_curve():
     flat = Curve(points=((1, 1_000.0), (2, 1_000.0)))
     steep = Curve(points=((1, 1_000.0), (2, 4_000.0)))
