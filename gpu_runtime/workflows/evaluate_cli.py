@@ -12,6 +12,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+import torch
+
 from gpu_runtime.environments.base import StateKind
 from gpu_runtime.environments.errors import EnvironmentLost, SimulatorError, SimulatorMissing
 from gpu_runtime.environments.pool import EnvironmentPool, PoolLimits
@@ -62,6 +64,8 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 async def evaluate_adapter(options: argparse.Namespace) -> EvaluationResult:
     """Load, check, play. Raises ModelError, SimulatorError, EnvironmentLost, EvaluationRefused."""
+    if options.device == "cuda" and not torch.cuda.is_available():
+        raise EvaluationRefused("--device: cuda is not available on this machine, allowed: cpu")
     manifest = read_manifest(options.adapter)
     backbone = _backbone(manifest, options)
     adapter = load_adapter(options.adapter, backbone, device=options.device)
@@ -167,7 +171,7 @@ def _parser() -> argparse.ArgumentParser:
     add("--videos-per-outcome", type=_integer(1, 10_000), default=2, help="of success, fail, error (default 2)")
     add("--out", type=Path, metavar="FILE", help="write the result there too")
     add("--base", help="name in JOYNEXUS_BASE_MODELS; default: the one in the manifest")
-    add("--device", default="cpu", help="cpu or cuda")
+    add("--device", choices=("cpu", "cuda"), default="cpu", help="where the base and the policy run")
     add("--progress-json", action="store_true", help="progress as JSON lines on standard error")
     return parser
 

@@ -22,7 +22,8 @@ class EvaluationProtocol(Message):
     """``seeds`` decide the initial states, one planned episode each; sizes in pixels.
 
     Cameras are rendered at ``render_size`` and resized to ``image_size`` as in training. ``max_steps``: None for the
-    environment's own limit. ``executed_steps`` of every predicted chunk are taken before the next prediction.
+    environment's own limit, which bounds a larger number too. ``executed_steps`` of every predicted chunk are taken
+    before the next prediction.
     Without ``goes_on_after_success`` an episode ends with its first success, so success once and at the end agree.
     """
 

@@ -4,6 +4,7 @@ import json
 from pathlib import Path
 
 import pytest
+import torch
 
 from gpu_runtime.environments.errors import SimulatorMissing
 from gpu_runtime.environments.registry import make_environment
@@ -12,6 +13,7 @@ from tests.support.environments import REACH, children
 from tests.support.exported_adapters import Demonstrated
 
 EPISODES = 40
+NO_CUDA = pytest.mark.skipif(torch.cuda.is_available(), reason="CUDA device present: nothing to refuse")
 
 
 @pytest.fixture(scope="module")
@@ -60,6 +62,7 @@ def test_a_trained_adapter_beats_an_untrained_one_beyond_chance(
         (("--base", "other"), 2, "'other' is not in JOYNEXUS_BASE_MODELS"),
         (("--first-seed", str(2**31 - 2)), 2, "--first-seed"),
         (("--adapter", "nowhere"), 2, "manifest.json"),
+        pytest.param(("--device", "cuda"), 2, "allowed: cpu", marks=NO_CUDA),
         (("--videos", "/proc/videos"), 1, "/proc/videos"),
     ],
 )
