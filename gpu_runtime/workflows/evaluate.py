@@ -19,10 +19,10 @@ from gpu_runtime.environments.pool import EnvironmentPool
 from gpu_runtime.environments.session import EnvironmentSession, SessionSpec
 from gpu_runtime.environments.slot import TryRules
 from gpu_runtime.inference.errors import InferenceError, ServiceStopped
-from gpu_runtime.inference.messages import PredictRequest
+from gpu_runtime.inference.messages import PredictReply, PredictRequest
 from gpu_runtime.inference.service import InferenceService
 from gpu_runtime.models.policy import Policy
-from gpu_runtime.scheduler.errors import SchedulerError
+from gpu_runtime.scheduler.errors import InferenceQueueFull, SchedulerError
 from gpu_runtime.workflows.evaluation_protocol import EvaluationProtocol, package_versions
 from gpu_runtime.workflows.evaluation_result import EpisodeRecord, EvaluationResult
 from gpu_runtime.workflows.evaluation_trial import Trial
@@ -30,6 +30,7 @@ from gpu_runtime.workflows.evaluation_videos import Film, VideoShelf
 from gpu_runtime.workflows.policy_fit import PolicyFit, kind_for
 
 _DECISIONS_MAX = 1 << 20  # of one episode, so that no two decisions share their noise
+_QUEUE_FULL_S = 0.05
 
 
 class EvaluationRefused(ValueError):
@@ -142,7 +143,7 @@ class EvaluationWorkflow:
         try:
             async with asyncio.TaskGroup() as group:
                 for number in range(min(self.parallel, len(self.protocol.seeds))):
-                    group.create_task(self._player(seeds, f"evaluation-{number}"))
+                    group.create_task(self._player(seeds, f"{self.payer.job_id}/evaluation-{number}"))
         except BaseExceptionGroup as failures:
             raise failures.exceptions[0] from failures
 
@@ -193,9 +194,17 @@ class EvaluationWorkflow:
             policy_version=self.protocol.policy_version,
         )
         with trial.predicting():
-            reply = await self.service.predict(request)
+            reply = await self._predict(request)
         trial.group_sizes.append(reply.group_size)
         return self._fit.to_environment(reply.actions_BHA[0, : self.protocol.executed_steps])
+
+    async def _predict(self, request: PredictRequest) -> PredictReply:
+        """A full queue is no fault of the policy: ask again until there is room."""
+        while True:
+            try:
+                return await self.service.predict(request)
+            except InferenceQueueFull:
+                await asyncio.sleep(_QUEUE_FULL_S)
 
     async def _keep(self, trial: Trial) -> None:
         video, video_error = await self._video(trial)

@@ -21,6 +21,7 @@ from gpu_runtime.inference.served_policy import ServedPolicy
 from gpu_runtime.inference.service import InferenceService
 from gpu_runtime.models.slots import Slot
 from gpu_runtime.protocol.schema import ActionRepresentation, Camera, Gripper, GripperConvention, VectorFeature
+from gpu_runtime.scheduler.inference_queue import InferenceLimits
 from gpu_runtime.workflows.evaluate import EvaluationRefused, EvaluationWorkflow, Payer, plan
 from gpu_runtime.workflows.evaluation_protocol import EvaluationProtocol
 from gpu_runtime.workflows.evaluation_result import Cause, EpisodeRecord, EvaluationResult
@@ -258,6 +259,16 @@ async def test_a_policy_without_finite_actions_fails_every_episode_by_name(demon
     result = await evaluated(broken, demonstrated, planned(broken, [1, 2]))
     assert [error.message.startswith("non_finite") for error in result.errors] == [True, True]
     assert (result.success_once.successes, result.success_once.episodes) == (0, 2)
+
+
+async def test_a_full_queue_delays_an_episode_and_fails_none(trained: Slot, demonstrated: Demonstrated) -> None:
+    settings = {"limits": InferenceLimits(per_session=1, per_tenant=1, guaranteed_per_tenant=1), "wait_us": 20_000}
+    protocol = planned(trained, range(6))
+    result = await evaluated(trained, demonstrated, protocol, parallel=3, service_settings=settings)
+    assert result.errors == ()
+    assert result.mean_group_size == 1
+    assert result.predict
+    assert result.predict.max_ms > 50  # somebody had to ask again
 
 
 def seed_solved_at_reset() -> int:
