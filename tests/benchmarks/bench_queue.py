@@ -5,7 +5,7 @@
    measured rate.
 2. A tenant that floods beside a light one: the fair rule against first in, first out.
 
-Both in virtual time on measured service curves, so the machine's load does not matter; every figure is the median of
+Both in virtual time on service curves, so the machine's load does not matter; every figure is the median of
 several seeds. ``--real`` adds the curve of the tiny base, measured here and now, and the service itself running on it.
 Run ``python -m tests.benchmarks.bench_queue``.
 """
