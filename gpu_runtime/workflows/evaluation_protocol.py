@@ -1,4 +1,8 @@
-"""What an evaluation's figures depend on, frozen and hashed: equal hashes, comparable figures."""
+"""What an evaluation's figures depend on, frozen and hashed: equal hashes, comparable figures.
+
+Not bit-equal ones in ManiSkill: its physics remembers contacts across resets, so that the same start and the same
+actions may end slightly differently after another episode in the same process.
+"""
 
 from importlib.metadata import PackageNotFoundError, version
 from typing import Annotated
