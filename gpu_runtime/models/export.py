@@ -117,7 +117,7 @@ def _history(slot: Slot, provenance: Provenance, probe: Probe) -> dict[str, Any]
             "seed": spec.training.seed,
             "dataset_id": spec.dataset.id,
             "dataset_fingerprint": provenance.dataset_fingerprint,
-            "partitions": len(slot.consumed),
+            "partitions": slot.step,
             "final_metrics": dict(provenance.final_metrics),
         },
         "evaluation": dict(provenance.evaluation),

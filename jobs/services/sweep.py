@@ -54,7 +54,9 @@ class Repaired:
         return any(getattr(self, item.name) for item in fields(self))
 
     def __str__(self) -> str:
-        return ", ".join(f"{item.name}={getattr(self, item.name)}" for item in fields(self) if getattr(self, item.name))
+        return ", ".join(
+            f"{item.name}={getattr(self, item.name)}" for item in fields(self) if getattr(self, item.name)
+        )
 
 
 def reconcile(*, runtime: RuntimeClient) -> Repaired:
