@@ -143,7 +143,7 @@ def test_an_unknown_format_is_refused(tmp_path: Path):
 
 def test_a_description_that_parses_but_makes_no_sense_is_a_broken_checkpoint(tmp_path: Path):
     problem = Problem()
-    save_slot(problem.slot(), tmp_path / "c")
+    save_slot(problem.slot("mlp", steps=STEPS), tmp_path / "c")
     document = json.loads((tmp_path / "c" / "slot.json").read_text())
     document["spec"]["training"]["steps"] = -1
     (tmp_path / "c" / "slot.json").write_text(json.dumps(document))
