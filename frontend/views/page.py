@@ -1,11 +1,12 @@
 """What every page needs: a logged-in member with the right permission, and the frame around the content."""
 
+import time
 from collections.abc import Callable
-from functools import wraps
+from datetime import datetime
+from functools import lru_cache, wraps
 from typing import Any
 
 from django.contrib.auth.decorators import login_required
-from django.core.cache import cache
 from django.core.exceptions import PermissionDenied
 from django.http import Http404, HttpResponse
 from django.utils import timezone
@@ -60,9 +61,10 @@ def frame(request: PageRequest, name: str) -> dict[str, Any]:
 def _spend(tenant: Tenant) -> Cost:
     """This month's cost, at most a quarter of a minute old: pages refresh often, and the sum is over all usage."""
     month = timezone.now().replace(day=1, hour=0, minute=0, second=0, microsecond=0)
-    key = f"{tenant.pk}/spend/{month:%Y-%m}"
-    spend: Cost | None = cache.get(key)
-    if spend is None:
-        spend = tenant_cost(tenant, since=month)
-        cache.set(key, spend, SPEND_AGE_S)
-    return spend
+    return _spend_once(tenant, month, int(time.monotonic()) // SPEND_AGE_S)
+
+
+@lru_cache(maxsize=1024)
+def _spend_once(tenant: Tenant, month: datetime, period: int) -> Cost:
+    """``period`` only makes the answer age."""
+    return tenant_cost(tenant, since=month)
