@@ -155,7 +155,7 @@ class DeviceSpan(models.Model):
 
     class Meta:
         constraints = [models.UniqueConstraint(fields=["journal_id", "span_id"], name="span_once")]
-        indexes = [models.Index(fields=["service", "started_at"], name="spans_by_time")]
+        indexes = [models.Index(fields=["started_at"], name="spans_by_time")]
 
 
 class RuntimeSnapshot(models.Model):

@@ -29,4 +29,5 @@ def cancel_job(job_id: str) -> None:
 def reconcile() -> None:
     """Repair what was left behind; every 5 s by beat. Needs no singleton: each repair is a compare-and-swap."""
     repaired = sweep(runtime=runtime_client.connect())
-    logger.info("reconcile: %s", repaired)
+    if repaired.anything:
+        logger.info("reconcile: %s", repaired)

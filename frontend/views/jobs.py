@@ -13,6 +13,7 @@ from frontend.charts import SFT_CHARTS
 from frontend.views.page import frame, page
 from jobs.models import Job
 from jobs.selectors.jobs import artifact_list, compute_share, job_get, job_list, policy_version_list
+from jobs.selectors.runtime import runtime_report
 from jobs.selectors.stream import latest_events
 from jobs.services.cancel import job_cancel
 from jobs.states import LIVE, TERMINAL, JobState
@@ -64,6 +65,7 @@ def job_page(request: PageRequest, job_id: UUID) -> HttpResponse:
         "policies": policy_version_list(request.tenant, job.pk)[:10],
         "may_cancel": may_cancel and job.state != JobState.CANCELLING,
         "now": timezone.now(),
+        "runtime": None if job.state in TERMINAL else runtime_report(),
         "live": _live_data(job),
     }
     return render(request, "console/job.html", context)

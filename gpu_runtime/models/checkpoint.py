@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from pydantic import ValidationError
 
 from gpu_runtime.models.errors import AdapterError, CheckpointError
 from gpu_runtime.models.folders import atomic_folder, listing, sha256, write_json
@@ -58,7 +59,7 @@ def load_slot(
         policy.head.allocate(document["fit_shape"])
         fill_module(policy.head, read_tensors(folder / "head.safetensors"), source="head.safetensors")
         return _restore(Slot(policy), folder, document)
-    except (KeyError, TypeError, AdapterError) as error:
+    except (KeyError, TypeError, ValidationError, AdapterError) as error:
         raise CheckpointError(f"{folder.name}: {type(error).__name__}: {error}") from error
 
 
@@ -71,7 +72,7 @@ def _document(slot: Slot) -> dict[str, Any]:
         "statistics": policy.statistics.model_dump(mode="json"),
         "step": slot.step,
         "policy_version": slot.policy_version,
-        "consumed": slot.consumed,
+        "consumed": list(slot.consumed),
         "fit_shape": policy.head.fit_shape(),
         "action_guard": slot.action_guard.to_json(),
         "state_guard": None if slot.state_guard is None else slot.state_guard.to_json(),
@@ -120,7 +121,8 @@ def _restore(slot: Slot, folder: Path, document: dict[str, Any]) -> Slot:
     named = dict(slot.policy.head.named_parameters())
     restore_moments(slot.optimizer, named, read_tensors(folder / "optimizer.safetensors"))
     slot.generator.set_state(read_tensors(folder / "random.safetensors")["generator"])
-    slot.step, slot.consumed = int(document["step"]), list(document["consumed"])
+    slot.step = int(document["step"])
+    slot.consumed.extend(document["consumed"])
     slot.action_guard.restore(document["action_guard"])
     if slot.state_guard is not None:
         slot.state_guard.restore(document["state_guard"])

@@ -137,7 +137,7 @@ def _history(slot: Trained, provenance: Provenance, probe: Probe) -> dict[str, A
             "seed": slot.seed,
             "dataset_id": spec.dataset.id,
             "dataset_fingerprint": provenance.dataset_fingerprint,
-            "partitions": len(slot.consumed),
+            "partitions": slot.step,
             "final_metrics": dict(provenance.final_metrics),
         },
         "evaluation": dict(provenance.evaluation),

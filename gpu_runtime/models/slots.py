@@ -3,6 +3,7 @@
 Shapes: B samples, H horizon, A action dims, S state dims.
 """
 
+from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Literal
@@ -20,6 +21,7 @@ from gpu_runtime.models.statistics_guard import StatisticsGuard
 from gpu_runtime.protocol.schema import DatasetSchema, DatasetStatistics
 from gpu_runtime.protocol.specs import SftJobSpec
 
+CONSUMED_KEPT = 4096  # ids of the newest partitions in the weights; steps are in order, so no older one can return
 TRAINING_STREAM = 0x5F1  # keeps training noise apart from the numbers that initialised the weights
 
 
@@ -32,7 +34,7 @@ class Slot:
         self.optimizer = build_optimizer(spec.optimizer, policy.head)
         self.generator = torch.Generator().manual_seed(spec.training.seed ^ (TRAINING_STREAM << 32))
         self.step = 0
-        self.consumed: list[str] = []
+        self.consumed: deque[str] = deque(maxlen=CONSUMED_KEPT)
         self.action_guard = StatisticsGuard(policy.actions)
         self.state_guard = None if policy.states is None else StatisticsGuard(policy.states)
 

@@ -8,6 +8,7 @@ from typing import Any
 
 from gpu_runtime.models.backbones.base import Backbone
 from gpu_runtime.protocol.messages import RuntimeStatus
+from gpu_runtime.scheduler.errors import SchedulerError
 from gpu_runtime.scheduler.training_queue import QueueLimits, TrainingQueue
 from gpu_runtime.services.artifacts import Artifacts
 from gpu_runtime.services.checkpoints import Checkpoints
@@ -174,8 +175,13 @@ def restore_queue(config: RuntimeConfig, journal: Journal, partitions: Partition
         "window_us": config.window_ms * 1000,
         "wait_us": config.wait_ms * 1000,
     }
-    dump = journal.queue_dump()
-    queue = TrainingQueue(limits, **options) if dump is None else TrainingQueue.load(dump, limits, **options)
+    queue = TrainingQueue(limits, **options)
+    if (dump := journal.queue_dump()) is not None:
+        try:
+            queue = TrainingQueue.load(dump, limits, **options)
+        except (ValueError, LookupError, TypeError, AttributeError, SchedulerError) as error:
+            # e.g. written by another version; nothing but the fair shares so far is lost with it
+            _log.error("the saved training queue cannot be read, fair shares start anew: %r", error)
     for job_id in {job.job_id for job in queue.jobs() if not job.ended}:
         queue.cancel_job(job_id, reason="runtime_restart")
     removed = partitions.sweep(())

@@ -23,6 +23,7 @@ from gpu_runtime.services.master import Master
 
 BODY_MAX_BYTES = 64 * 2**20
 _RETRY_AFTER_S = "2"
+_PROBLEMS_TOLD = 10
 _log = logging.getLogger(__name__)
 
 
@@ -128,10 +129,11 @@ def _number(request: Request, name: str, default: float, least: float, most: flo
 
 
 def _invalid(error: ValidationError) -> InvalidSubmit:
-    """The first problem as code and field, all of them in the message."""
+    """The first problem's field, and the first few in the message."""
     problems = error.errors(include_url=False, include_context=False, include_input=False)
     places = [".".join(str(part) for part in problem["loc"]) for problem in problems]
-    message = "; ".join(f"{place}: {problem['msg']}" for place, problem in zip(places, problems, strict=True))
+    told = [f"{place}: {problem['msg']}" for place, problem in zip(places, problems, strict=True)][:_PROBLEMS_TOLD]
+    message = "; ".join([*told, f"and {len(problems) - len(told)} more"] if len(problems) > len(told) else told)
     return InvalidSubmit("invalid", message, places[0] or None)
 
 

@@ -62,10 +62,13 @@ class Durability:
         """Append to the journal, trying again until it worked."""
         return await self.persist(functools.partial(self._journal.append, write), self._thread)
 
-    async def persist(self, action: Callable[[], T], executor: Executor | None = None) -> T:
+    async def persist(
+        self, action: Callable[[], T], executor: Executor | None = None, *, unless: Callable[[], bool] = lambda: False
+    ) -> T:
         """Run ``action`` in ``executor`` until neither the store nor the file system refuses it.
 
-        PartitionsFull is passed on: room comes back by consumption, not by waiting here.
+        PartitionsFull is passed on: room comes back by consumption, not by waiting here. So is any other trouble
+        once ``unless()`` says that nobody needs the result.
         """
         token, delay_s = id(action), _FIRST_DELAY_S
         try:
@@ -76,7 +79,7 @@ class Durability:
                     raise
                 except Exception as error:
                     trouble = storage_error(error)
-                    if trouble is None:
+                    if trouble is None or unless():
                         raise
                     self._note(token, trouble)
                 await asyncio.sleep(delay_s)

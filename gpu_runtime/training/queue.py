@@ -75,13 +75,8 @@ class SharedQueue:
         arrays, metadata = pack_batch(batch)
         self.refuse_too_large(sum(array.nbytes for array in arrays.values()))
         write = functools.partial(self._partitions.put, partition_id, arrays, metadata)
-        while not job.stopped:
-            try:
-                size = await self._durability.persist(write, self._files)
-                break
-            except PartitionsFull:
-                await self.changed.wait(timeout_s=1.0)
-        while partition_id in job.outstanding:
+        size = await self._write(job, write)
+        while size is not None and partition_id in job.outstanding:
             try:
                 self.queue.queue_put(PartitionId(partition_id), bytes=size)
                 self._offer(job, partition_id)
@@ -89,6 +84,18 @@ class SharedQueue:
             except QueueFull:
                 await self.changed.wait()
         self._partitions.clear(partition_id)  # the job was stopped while its payload was being written
+
+    async def _write(self, job: MountedJob, write: Callable[[], int]) -> int | None:
+        """Bytes of the payload, once there is room for it; None when the job was stopped before there was."""
+        while not job.stopped:
+            try:
+                return await self._durability.persist(write, self._files, unless=lambda: job.stopped)
+            except PartitionsFull:
+                await self.changed.wait(timeout_s=1.0)
+            except Exception:
+                if not job.stopped:
+                    raise
+        return None
 
     def refuse_too_large(self, size: int) -> None:
         """Raise PartitionTooLarge for a payload of so many bytes that there never would be room for it."""

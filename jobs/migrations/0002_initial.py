@@ -24,7 +24,7 @@ class Migration(migrations.Migration):
         ),
         migrations.AddIndex(
             model_name='devicespan',
-            index=models.Index(fields=['service', 'started_at'], name='spans_by_time'),
+            index=models.Index(fields=['started_at'], name='spans_by_time'),
         ),
         migrations.AddConstraint(
             model_name='devicespan',

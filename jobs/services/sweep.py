@@ -49,9 +49,14 @@ class Repaired:
     cancels_sent: int = 0
     orphans_stopped: int = 0  # attempts that ran on though their job had moved on
 
+    @property
+    def anything(self) -> bool:
+        return any(getattr(self, item.name) for item in fields(self))
+
     def __str__(self) -> str:
-        done = [f"{item.name}={getattr(self, item.name)}" for item in fields(self) if getattr(self, item.name)]
-        return ", ".join(done) or "nothing"
+        return ", ".join(
+            f"{item.name}={getattr(self, item.name)}" for item in fields(self) if getattr(self, item.name)
+        )
 
 
 def reconcile(*, runtime: RuntimeClient) -> Repaired:

@@ -77,7 +77,8 @@ LOGGING = {
     "filters": {"request_id": {"()": "control_plane.logs.RequestIdFilter"}},
     "formatters": {"line": {"format": "%(asctime)s %(levelname)s %(name)s [%(request_id)s] %(message)s"}},
     "handlers": {"stderr": {"class": "logging.StreamHandler", "filters": ["request_id"], "formatter": "line"}},
-    "loggers": {"httpx": {"level": "WARNING"}},  # one line per poll of the runtime is noise
+    # One line per poll of the runtime or per periodic task is noise.
+    "loggers": {name: {"level": "WARNING"} for name in ("httpx", "celery.worker.strategy", "celery.app.trace")},
     "root": {"handlers": ["stderr"], "level": "INFO"},
 }
 
@@ -118,6 +119,7 @@ CELERY_BROKER_TRANSPORT_OPTIONS = {
     "socket_timeout": 30,
 }
 CELERY_TASK_PUBLISH_RETRY_POLICY = {"max_retries": 1, "interval_start": 0.2, "interval_max": 0.2}
+CELERY_WORKER_HIJACK_ROOT_LOGGER = False
 CELERY_TASK_SERIALIZER = "json"
 CELERY_ACCEPT_CONTENT = ["json"]
 CELERY_TASK_ACKS_LATE = True

@@ -1,6 +1,8 @@
 """Streaming an upload to disk: counted and hashed as it comes, cut off at the limit, removed if nobody takes it."""
 
+import contextlib
 import hashlib
+import logging
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import IO, Any
@@ -12,6 +14,8 @@ from rest_framework.parsers import BaseParser
 
 from tenants.datasets import storage
 from tenants.errors import ApplicationError
+
+logger = logging.getLogger(__name__)
 
 DIGEST_HEADER = "X-Content-SHA256"
 _CHUNK_BYTES = 2**20
@@ -25,7 +29,7 @@ class StagedUpload:
         self.size_bytes = 0
         self._max_bytes = max_bytes
         self._hash = hashlib.sha256()
-        self._file = self.path.open("xb")
+        self._file = _create(self.path)
 
     def write(self, chunk: bytes) -> None:
         self.size_bytes += len(chunk)
@@ -33,17 +37,30 @@ class StagedUpload:
             self.close()
             raise too_large(self._max_bytes)
         self._hash.update(chunk)
-        self._file.write(chunk)
+        with self._full_disk_refused():
+            self._file.write(chunk)
 
     def finish(self) -> None:
-        self._file.close()
+        with self._full_disk_refused():
+            self._file.close()
+
+    @contextlib.contextmanager
+    def _full_disk_refused(self) -> Iterator[None]:
+        """Raises ApplicationError 507 where the disk takes no more; nothing of the upload is kept."""
+        try:
+            yield
+        except OSError as error:
+            logger.error("upload not stored: %s", error)
+            self.close()
+            raise _not_stored() from error
 
     @property
     def sha256(self) -> str:
         return self._hash.hexdigest()
 
     def close(self) -> None:
-        self._file.close()
+        with contextlib.suppress(OSError):  # what is still to be written is not wanted any more
+            self._file.close()
         self.path.unlink(missing_ok=True)
 
 
@@ -113,6 +130,18 @@ def require_digest(upload: StagedUpload, wanted: str | None) -> None:
             status=422,
             detail=f"{DIGEST_HEADER} says {wanted!r}, the {upload.size_bytes} bytes received have {upload.sha256!r}.",
         )
+
+
+def _create(path: Path) -> IO[bytes]:
+    return path.open("xb")
+
+
+def _not_stored() -> ApplicationError:
+    return ApplicationError(
+        code="storage_full",
+        status=507,
+        detail="The storage for datasets takes no more; nothing was kept. Try again when its operator made room.",
+    )
 
 
 def too_large(limit: int) -> ApplicationError:

@@ -8,7 +8,7 @@ import pytest
 from django.utils import timezone
 
 from frontend.templatetags.console import duration, money
-from jobs.models import DeviceSpan
+from jobs.models import DeviceSpan, RuntimeSnapshot
 from jobs.selectors.utilization import utilization_history
 from tenants.billing.selectors import Cost
 from tests.support.jobs import make_job, reread
@@ -122,3 +122,22 @@ def test_durations_are_written_in_two_units():
     assert duration(begin, begin + timedelta(minutes=9, seconds=5)) == "9\u00a0min 05\u00a0s"
     assert duration(begin, begin + timedelta(hours=2, minutes=51)) == "2\u00a0h 51\u00a0min"
     assert duration(None, begin) == "–"
+
+
+@pytest.mark.parametrize(("accepting", "said"), [(True, False), (False, True)])
+def test_a_live_job_says_when_the_runtime_takes_no_work(story: Story, accepting, said):
+    status = {"journal_id": "j", "last_seq": 0, "accepting": accepting, "reason": None if accepting else "disk_full"}
+    status |= {"bases": [], "services": [], "active_jobs": 1, "partition_bytes": 0}
+    RuntimeSnapshot.objects.create(journal_id="j", status=status, seen_at=timezone.now())
+    job = make_job(story.alice)
+    shown = story.alice.browser().get(f"/jobs/{job.pk}/").content
+    assert (b"disk_full" in shown) == said
+
+
+def test_a_job_says_when_the_runtime_has_not_been_seen_for_long(story: Story):
+    status = {"journal_id": "j", "last_seq": 0, "accepting": True, "reason": None}
+    status |= {"bases": [], "services": [], "active_jobs": 1, "partition_bytes": 0}
+    seen_at = timezone.now() - timedelta(minutes=5)
+    RuntimeSnapshot.objects.create(journal_id="j", status=status, seen_at=seen_at)
+    job = make_job(story.alice)
+    assert b"not reachable" in story.alice.browser().get(f"/jobs/{job.pk}/").content

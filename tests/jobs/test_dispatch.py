@@ -270,7 +270,7 @@ def test_a_live_attempt_of_a_job_that_has_moved_on_is_stopped(alice: Person, run
 def test_a_quiet_platform_has_nothing_to_repair(alice: Person, runtime: InMemoryRuntime) -> None:
     start_job(alice, runtime)
     reconcile(runtime=runtime)
-    assert str(reconcile(runtime=runtime)) == "nothing"
+    assert not reconcile(runtime=runtime).anything
 
 
 @pytest.mark.django_db

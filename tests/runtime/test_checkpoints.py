@@ -1,6 +1,7 @@
 """Checkpoints: there completely or not at all, and resuming equals never having stopped."""
 
 import json
+from collections import deque
 from pathlib import Path
 
 import pytest
@@ -36,7 +37,7 @@ def test_resuming_equals_never_having_stopped(name: str, stop: int, tmp_path: Pa
 
     assert resumed_losses == losses
     assert resumed.step == STEPS
-    assert resumed.consumed == steady.consumed == [f"p{i}" for i in range(STEPS)]
+    assert list(resumed.consumed) == list(steady.consumed) == [f"p{i}" for i in range(STEPS)]
     assert resumed.action_guard.to_json() == steady.action_guard.to_json()
     weights, expected = resumed.policy.head.state_dict(), steady.policy.head.state_dict()
     assert all(torch.equal(weights[key], expected[key]) for key in expected)
@@ -104,7 +105,7 @@ def test_saving_again_replaces_the_folder(tmp_path: Path):
     save_slot(slot, tmp_path / "c")
     slot.train_step(*problem.batch(8), "p0")
     save_slot(slot, tmp_path / "c")
-    assert load_slot(tmp_path / "c", tap_width=tap_width).consumed == ["p0"]
+    assert load_slot(tmp_path / "c", tap_width=tap_width).consumed == deque(["p0"])
     assert [path.name for path in tmp_path.iterdir()] == ["c"]
 
 
@@ -137,4 +138,14 @@ def test_an_unknown_format_is_refused(tmp_path: Path):
     path = tmp_path / "c" / "slot.json"
     path.write_text(json.dumps(json.loads(path.read_text()) | {"format": 99}))
     with pytest.raises(CheckpointError, match="format 99"):
+        load_slot(tmp_path / "c", tap_width=tap_width)
+
+
+def test_a_description_that_parses_but_makes_no_sense_is_a_broken_checkpoint(tmp_path: Path):
+    problem = Problem()
+    save_slot(problem.slot("mlp", steps=STEPS), tmp_path / "c")
+    document = json.loads((tmp_path / "c" / "slot.json").read_text())
+    document["spec"]["training"]["steps"] = -1
+    (tmp_path / "c" / "slot.json").write_text(json.dumps(document))
+    with pytest.raises(CheckpointError, match="steps"):
         load_slot(tmp_path / "c", tap_width=tap_width)

@@ -14,6 +14,7 @@ from gpu_runtime.services import checkpoints
 from gpu_runtime.services.artifacts import Artifacts
 from gpu_runtime.store.journal import Journal
 from gpu_runtime.store.partitions import PartitionStore
+from gpu_runtime.store.records import Write
 from tests.support.demonstrations import bind, make_dataset
 from tests.support.runtime import MLP, ended, events_of, make_config, metric, running, submit_message
 
@@ -201,3 +202,19 @@ async def test_a_job_of_which_no_checkpoint_is_whole_fails_and_nothing_of_it_is_
     assert (status.state, status.reason) == (WorkloadState.FAILED, "checkpoint_invalid")
     assert f"{checkpoints[-1].name}: optimizer.safetensors is not the file that was written" in status.message
     assert sorted((tmp_path / "checkpoints/job/1").iterdir()) == checkpoints
+
+
+@pytest.mark.parametrize("dump", [{"format": 99}, {"format": 1}, {"format": 1, "jobs": 3}])
+async def test_a_saved_queue_that_cannot_be_read_costs_the_fair_shares_and_no_job(
+    tmp_path: Path, datasets: Path, binding: DatasetBinding, dump: dict[str, Any], caplog: pytest.LogCaptureFixture
+) -> None:
+    submit = submit_message(binding, head=MLP | {"horizon": 1}, steps=8, checkpoint_every=2, evaluate_every=4)
+    await interrupted(tmp_path, datasets, submit)
+    journal = Journal(tmp_path / "journal.sqlite3")
+    journal.append(Write(queue=dump))
+    journal.close()
+    async with running(make_config(tmp_path, datasets)) as runtime:
+        assert (await ended(runtime, submit)).state is WorkloadState.SUCCEEDED
+        losses = metric(events_of(runtime, "job"), "train/loss")
+    assert [step for step, _ in losses] == list(range(1, 9))
+    assert "the saved training queue cannot be read" in caplog.text

@@ -14,6 +14,7 @@ from gpu_runtime.data.samples import SampleSource
 from gpu_runtime.protocol.messages import DatasetBinding, LogWritten, WorkloadState
 from gpu_runtime.services.errors import Unavailable
 from gpu_runtime.store import durability as durability_module
+from gpu_runtime.store import partitions as partitions_module
 from gpu_runtime.store.durability import Durability
 from gpu_runtime.store.errors import DiskFull, PartitionsFull
 from gpu_runtime.store.journal import Journal
@@ -125,6 +126,24 @@ async def test_a_cancel_that_cannot_be_written_down_says_so_each_time_and_stops_
         assert slot.step == stopped_at
         states = [event.body.state for event in events_of(runtime, "job") if event.body.type == "state"]
     assert states == ["accepted", "starting", "running", "cancelling", "cancelled"]
+
+
+async def test_a_job_that_waits_for_room_on_the_disk_can_be_cancelled(
+    tmp_path: Path, datasets: Path, binding: DatasetBinding, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    submit = submit_message(binding, steps=100_000)
+    async with running(make_config(tmp_path, datasets, min_free_bytes=1)) as runtime:
+        await runtime.master.submit(submit)
+        while not metric(events_of(runtime, "job"), "train/loss"):
+            await runtime.feed.read(after=runtime.journal.last_seq, limit=1, wait_s=5)
+        monkeypatch.setattr(partitions_module, "free_bytes", lambda _: 0)
+        while runtime.durability.problem is None:
+            await asyncio.sleep(0.01)
+        assert runtime.status().reason == "disk_full"
+        await runtime.master.cancel("job", 1)
+        assert (await ended(runtime, submit, 5)).state is WorkloadState.CANCELLED
+        assert runtime.status().accepting, "nobody needs the room any more"
+        assert runtime.partitions.live_bytes == runtime.queue.queue.live_bytes() == 0
 
 
 async def test_too_little_free_space_stops_new_work_until_there_is_room(

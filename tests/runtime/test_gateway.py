@@ -134,6 +134,15 @@ async def test_a_job_that_can_never_run_is_refused_naming_the_field(
     assert events_of(runtime) == []
 
 
+async def test_of_a_body_with_very_many_faults_the_first_few_are_told(
+    http: httpx.AsyncClient, binding: DatasetBinding
+) -> None:
+    faults = {f"unknown{n:05}": n for n in range(20_000)}
+    body = refusal(await http.post("/v1/jobs", content=changed(submit_message(binding), **faults)))
+    assert (body.code, body.field) == ("invalid", "unknown00000")
+    assert body.message.endswith("unknown00009: Extra inputs are not permitted; and 19990 more")
+
+
 async def test_a_link_out_of_the_dataset_root_is_refused(
     http: httpx.AsyncClient, datasets: Path, tmp_path: Path, binding: DatasetBinding
 ) -> None:

@@ -5,6 +5,8 @@ import hashlib
 import json
 import shutil
 import zipfile
+from collections import defaultdict
+from dataclasses import replace
 from io import BytesIO
 from pathlib import Path
 
@@ -12,11 +14,10 @@ import numpy as np
 import pytest
 
 from gpu_runtime.data.samples import SampleSource
+from gpu_runtime.placement.local import load_bases
+from gpu_runtime.protocol.catalog import BaseModelEntry
 from gpu_runtime.protocol.messages import DatasetBinding, SubmitJob, WorkloadState
-from gpu_runtime.protocol.specs import TrainingSpec
-from gpu_runtime.scheduler.training_queue import Purpose
 from gpu_runtime.store.journal import Journal
-from gpu_runtime.workflows.plan import EVALUATION_FRAMES_MAX, SftPlan
 from tests.support.demonstrations import bind, make_dataset
 from tests.support.runtime import GR00T, MLP, OFT, ended, events_of, make_config, metric, running, submit_message
 
@@ -123,6 +124,34 @@ async def test_four_tenants_together_have_the_losses_of_four_alone(
         alone = await losses_of(tmp_path / submit.job_id, datasets, submit)
         assert len(alone[submit.job_id]) == 100
         np.testing.assert_allclose(together[submit.job_id], alone[submit.job_id], rtol=1e-6)
+
+
+async def test_tenants_of_two_bases_train_at_the_same_time_and_only_one_base_serves_a_group(
+    tmp_path: Path, datasets: Path, one_view: DatasetBinding, two_views: DatasetBinding
+) -> None:
+    config = make_config(tmp_path, datasets, window_ms=60_000)
+    names = ("tiny-qwen3-vl", "small-qwen3-vl")
+    bases = load_bases(replace(config, bases={name: BaseModelEntry(name=name, source=name) for name in names}))
+    base_of = {}
+    submits = []
+    for number, (binding, head) in enumerate([(one_view, MLP), (two_views, GR00T), (two_views, MLP), (one_view, MLP)]):
+        job_id, base = f"job{number}", names[number % 2]
+        submit = submit_message(binding, job_id=job_id, tenant_id=f"t{number}", head=head, steps=8, batch_size=2)
+        submits.append(submit.model_copy(update={"spec": submit.spec.model_copy(update={"base_model": base})}))
+        base_of[job_id] = base
+    async with running(config, bases) as runtime:
+        for submit in submits:
+            await runtime.master.submit(submit)
+        for submit in submits:
+            assert (await ended(runtime, submit)).state is WorkloadState.SUCCEEDED
+        events = events_of(runtime)
+    together: dict[str, set[str]] = defaultdict(set)
+    for event in events:
+        if event.body.type == "usage":
+            together[event.body.span_id].add(event.job_id)
+    assert all(len({base_of[job_id] for job_id in group}) == 1 for group in together.values())
+    assert {base_of[min(group)] for group in together.values() if len(group) == 2} == set(names)
+    assert_exact_books(events, samples=dict.fromkeys(base_of, 16))
 
 
 async def test_a_poisoned_tenant_fails_alone_and_its_mate_does_not_notice(
@@ -262,35 +291,3 @@ async def test_the_next_place_goes_to_the_tenant_that_has_the_fewest_and_a_cance
         assert (await ended(runtime, gone)).state is WorkloadState.CANCELLED
         started = [e.job_id for e in events_of(runtime) if e.body.type == "state" and e.body.state == "starting"]
     assert started == ["many0", "many1", "one", "many2", "many3"]
-
-
-def plan(**changes: int) -> SftPlan:
-    training = TrainingSpec(**{"steps": 6, "batch_size": 4, "evaluate_every": 3, "checkpoint_every": 2} | changes)
-    return SftPlan.of(training, lengths=(10,) * 5, fit_frames=7)
-
-
-def test_a_resumed_plan_is_the_rest_of_the_whole_plan() -> None:
-    whole = [work.name for work in plan().works(start_step=0, needs_fit=True)]
-    assert whole[:4] == ["fit/0", "train/1", "train/2", "train/3"]
-    assert whole[4:7] == ["evaluate/3/0", "evaluate/3/1", "evaluate/3/2"]
-    for step in range(1, 7):
-        rest = [work.name for work in plan().works(start_step=step, needs_fit=False)]
-        assert rest == whole[whole.index(f"train/{step}") + 1 :]
-
-
-def test_the_last_step_is_evaluated_whatever_the_interval() -> None:
-    works = list(plan(evaluate_every=100).works(start_step=0, needs_fit=False))
-    assert [work.step for work in works if work.purpose is Purpose.EVALUATE] == [6, 6, 6]
-
-
-def test_evaluation_sees_held_out_frames_only_each_once_and_not_too_many() -> None:
-    big = SftPlan.of(TrainingSpec(steps=1, holdout_fraction=0.5), lengths=(100,) * 8, fit_frames=7)
-    works = [work for work in big.works(start_step=0, needs_fit=False) if work.purpose is Purpose.EVALUATE]
-    frames = [frame for work in works for frame in big.frames(work)]
-    assert len(frames) == len(set(frames)) == EVALUATION_FRAMES_MAX
-    assert {frame.episode for frame in frames} == set(big.split.holdout)
-
-
-def test_a_job_without_held_out_episodes_is_trained_and_not_evaluated() -> None:
-    works = list(plan(holdout_fraction=0).works(start_step=0, needs_fit=False))
-    assert [work.name for work in works] == [f"train/{step}" for step in range(1, 7)]

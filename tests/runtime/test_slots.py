@@ -85,7 +85,7 @@ def test_a_step_with_a_non_finite_gradient_changes_nothing_and_names_the_paramet
     handle.remove()
     assert_same(everything(slot), before)
     slot.train_step(*problem.batch(8), "p1")
-    assert slot.consumed == ["p0", "p1"]
+    assert list(slot.consumed) == ["p0", "p1"]
 
 
 def test_the_unchanged_check_would_notice_an_applied_step():

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from control_plane.supervisor.child import Program
-from control_plane.supervisor.supervisor import STOP_LIMIT_S, AlreadyRunning, Supervisor
+from control_plane.supervisor.supervisor import STOP_LIMIT_S, AlreadyRunning, Supervisor, exclusive
 
 FOREVER = "import time\nwhile True: time.sleep(0.05)"
 STUBBORN = "import signal\nsignal.signal(signal.SIGTERM, signal.SIG_IGN)\nprint('deaf', flush=True)\n" + FOREVER
@@ -43,9 +43,7 @@ async def stopped(task: asyncio.Task) -> float:
 
 async def test_a_killed_process_is_started_again_and_its_output_is_prefixed(tmp_path):
     log = Log()
-    supervisor = Supervisor(
-        [program("web", f"print('hello', flush=True)\n{FOREVER}")], lock=tmp_path / "lock", write=log
-    )
+    supervisor = Supervisor([program("web", f"print('hello', flush=True)\n{FOREVER}")], write=log)
     task = asyncio.create_task(supervisor.run())
     await log.wait_for("web", "hello")
     first = supervisor.children[0].pid
@@ -60,7 +58,7 @@ async def test_a_killed_process_is_started_again_and_its_output_is_prefixed(tmp_
 
 async def test_a_process_that_ignores_the_signal_is_killed_within_the_limit(tmp_path):
     log = Log()
-    supervisor = Supervisor([program("deaf", STUBBORN)], lock=tmp_path / "lock", write=log)
+    supervisor = Supervisor([program("deaf", STUBBORN)], write=log)
     task = asyncio.create_task(supervisor.run())
     await log.wait_for("deaf", "deaf")
     pid = supervisor.children[0].pid
@@ -73,16 +71,16 @@ async def test_the_next_program_waits_until_the_one_before_is_ready(tmp_path):
     log, ready = Log(), tmp_path / "ready"
     slow = f"import time, pathlib\ntime.sleep(0.5)\nprint('ready', flush=True)\npathlib.Path({str(ready)!r}).touch()\n"
     programs = [program("broker", slow + FOREVER, ready), program("web", f"print('up', flush=True)\n{FOREVER}")]
-    task = asyncio.create_task(Supervisor(programs, lock=tmp_path / "lock", write=log).run())
+    task = asyncio.create_task(Supervisor(programs, write=log).run())
     await log.wait_for("web", "up")
     assert [name for name, _ in log.lines if name != "supervisor"] == ["broker", "web"]
     await stopped(task)
 
 
-async def test_one_state_folder_has_one_supervisor(tmp_path):
-    log = Log()
-    task = asyncio.create_task(Supervisor([program("web", FOREVER)], lock=tmp_path / "lock", write=log).run())
-    await asyncio.sleep(0.2)
-    with pytest.raises(AlreadyRunning):
-        await Supervisor([], lock=tmp_path / "lock", write=log).run()
-    await stopped(task)
+def test_one_state_folder_has_one_supervisor(tmp_path):
+    with exclusive(tmp_path / "lock"):
+        with pytest.raises(AlreadyRunning):
+            with exclusive(tmp_path / "lock"):
+                pass
+    with exclusive(tmp_path / "lock"):
+        pass

@@ -11,7 +11,7 @@ import pytest
 from django.core.files.uploadedfile import SimpleUploadedFile
 from django.test import Client
 
-from tenants.datasets import services
+from tenants.datasets import services, uploads
 from tenants.datasets.models import DatasetVersion
 from tenants.scope import platform_scope
 from tests.support.story import Person, Story
@@ -110,6 +110,23 @@ def test_an_upload_over_the_limit_is_cut_off_and_leaves_nothing(bob: Person, set
     assert incoming(dataset_root) == []
     with platform_scope():
         assert not DatasetVersion.objects.exists()
+
+
+@pytest.mark.parametrize("size", [10, 3 * 2**20])  # found when the file is closed, or while it is written
+@pytest.mark.parametrize("form", [False, True])
+def test_a_full_disk_is_a_refusal_that_keeps_nothing(
+    bob: Person, monkeypatch, dataset_root: Path, size: int, form: bool
+):
+    monkeypatch.setattr(uploads, "_create", lambda path: io.BufferedWriter(io.FileIO("/dev/full", "wb")))
+    if form:
+        body = {"name": "push", "file": SimpleUploadedFile("a.zip", b"z" * size)}
+        answer = bob.api.post("/api/v1/datasets", body, format="multipart")
+    else:
+        answer = upload(bob, b"z" * size)
+    assert (answer.status_code, answer.json()["type"]) == (507, "urn:joynexus:problem:storage-full")
+    with platform_scope():
+        assert not DatasetVersion.objects.exists()
+    assert [path for path in dataset_root.rglob("*") if path.is_file()] == []
 
 
 def test_an_announced_length_over_the_limit_is_refused_unread(bob: Person, settings):

@@ -1,11 +1,11 @@
 """Runs all programs of a stack until a signal, then stops them together within the time limit."""
 
 import asyncio
+import contextlib
 import fcntl
 import signal
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import IO
 
 from control_plane.supervisor.child import Child, Program
 
@@ -18,37 +18,37 @@ class AlreadyRunning(RuntimeError):
     """Another supervisor uses this state folder."""
 
 
+@contextlib.contextmanager
+def exclusive(lock: Path) -> Iterator[None]:
+    """One supervisor per state folder, for as long as this is open. Raises AlreadyRunning."""
+    with lock.open("w") as handle:
+        try:
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise AlreadyRunning(f"another supervisor holds {lock}") from None
+        yield
+
+
 class Supervisor:
     """Owns the children of one state folder."""
 
-    def __init__(self, programs: Sequence[Program], *, lock: Path, write: Callable[[str, str], None]) -> None:
+    def __init__(self, programs: Sequence[Program], *, write: Callable[[str, str], None]) -> None:
         self.children = [Child(program, write) for program in programs]
-        self._lock_path = lock
         self._write = write
         self._stop = asyncio.Event()
 
     async def run(self, on_started: Callable[[], None] = lambda: None) -> None:
-        """Start everything in order, keep it running, return after a stop. Raises AlreadyRunning."""
-        with self._exclusive():
-            loop = asyncio.get_running_loop()
-            for number in (signal.SIGINT, signal.SIGTERM):
-                loop.add_signal_handler(number, self._stop.set)
-            tasks = []
-            for child in self.children:
-                tasks.append(asyncio.create_task(child.run()))
-                await self._wait_until_ready(child.program)
-            on_started()
-            await self._stop.wait()
-            await self._stop_all(tasks)
-
-    def _exclusive(self) -> IO[str]:
-        handle = self._lock_path.open("w")
-        try:
-            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            handle.close()
-            raise AlreadyRunning(f"another supervisor holds {self._lock_path}") from None
-        return handle
+        """Start everything in order, keep it running, return after a stop."""
+        loop = asyncio.get_running_loop()
+        for number in (signal.SIGINT, signal.SIGTERM):
+            loop.add_signal_handler(number, self._stop.set)
+        tasks = []
+        for child in self.children:
+            tasks.append(asyncio.create_task(child.run()))
+            await self._wait_until_ready(child.program)
+        on_started()
+        await self._stop.wait()
+        await self._stop_all(tasks)
 
     async def _wait_until_ready(self, program: Program) -> None:
         loop = asyncio.get_running_loop()

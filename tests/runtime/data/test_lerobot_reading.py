@@ -104,6 +104,7 @@ def test_v30_episodes_in_later_files_start_again_at_row_and_second_zero(v30: Pat
         assert_shows(dataset.frames(episode, [frame], CAMERA)[0], episode, frame)
 
 
+@pytest.mark.recording
 def test_the_real_recording_is_read_and_valid(recording: Path) -> None:
     report = validate_dataset(recording)
     assert report.ok, report.defects

@@ -1,16 +1,18 @@
 """`manage.py up`: migrate, collect static files, then run the whole platform until Ctrl-C or SIGTERM."""
 
 import asyncio
+import shutil
 import socket
 import sys
 from argparse import ArgumentParser
+from pathlib import Path
 
 from django.conf import settings
 from django.core.management import call_command
 from django.core.management.base import BaseCommand, CommandError
 
 from control_plane.supervisor.stack import programs
-from control_plane.supervisor.supervisor import AlreadyRunning, Supervisor
+from control_plane.supervisor.supervisor import AlreadyRunning, Supervisor, exclusive
 
 _NAME_WIDTH = 10
 
@@ -24,19 +26,27 @@ class Command(BaseCommand):
 
     def handle(self, *args: object, host: str, port: int, **options: object) -> None:
         _require_free(host, port)
-        call_command("migrate", interactive=False, verbosity=0)
-        call_command("collectstatic", interactive=False, verbosity=0)
-        supervisor = Supervisor(
-            programs(host=host, port=port), lock=settings.STATE_DIR / "supervisor.lock", write=self._write
-        )
         try:
-            asyncio.run(supervisor.run(lambda: self._write("supervisor", f"console at http://{host}:{port}")))
+            with exclusive(settings.STATE_DIR / "supervisor.lock"):
+                call_command("migrate", interactive=False, verbosity=0)
+                _collect_static_files()
+                supervisor = Supervisor(programs(host=host, port=port), write=self._write)
+                asyncio.run(supervisor.run(lambda: self._write("supervisor", f"console at http://{host}:{port}")))
         except AlreadyRunning as error:
             raise CommandError(str(error)) from error
 
     def _write(self, name: str, line: str) -> None:
         sys.stdout.write(f"{name:<{_NAME_WIDTH}} | {line}\n")
         sys.stdout.flush()
+
+
+def _collect_static_files() -> None:
+    """This revision's files; those of earlier revisions go."""
+    call_command("collectstatic", interactive=False, verbosity=0)
+    current = Path(settings.STATIC_ROOT)
+    for earlier in current.parent.iterdir():
+        if earlier != current:
+            shutil.rmtree(earlier)
 
 
 def _require_free(host: str, port: int) -> None:
