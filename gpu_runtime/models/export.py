@@ -50,7 +50,9 @@ class Trained(Protocol):
 
     policy: Policy
     step: int
-    consumed: list[str]
+
+    @property
+    def partitions(self) -> int: ...
 
     @property
     def kind(self) -> Literal["sft", "rl"]: ...
@@ -137,7 +139,7 @@ def _history(slot: Trained, provenance: Provenance, probe: Probe) -> dict[str, A
             "seed": slot.seed,
             "dataset_id": spec.dataset.id,
             "dataset_fingerprint": provenance.dataset_fingerprint,
-            "partitions": slot.step,
+            "partitions": slot.partitions,
             "final_metrics": dict(provenance.final_metrics),
         },
         "evaluation": dict(provenance.evaluation),

@@ -40,6 +40,11 @@ class RlSlot:
         self.consumed: list[str] = []
 
     @property
+    def partitions(self) -> int:
+        """How many partitions are in the weights."""
+        return len(self.consumed)
+
+    @property
     def policy_version(self) -> int:
         """Count of completed steps."""
         return self.step

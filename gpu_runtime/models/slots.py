@@ -64,6 +64,11 @@ class Slot:
         return self.spec.training.seed
 
     @property
+    def partitions(self) -> int:
+        """How many partitions are in the weights: one for each step."""
+        return self.step
+
+    @property
     def policy_version(self) -> int:
         """Count of applied updates."""
         return self.step
