@@ -3,6 +3,7 @@ PYTHON ?= python3.11
 VENV ?= .venv
 ARGS ?=
 JSON ?=
+BENCH ?= bench_group
 BIN := $(VENV)/bin
 export OMP_NUM_THREADS ?= 1
 export PIP_CONSTRAINT := $(CURDIR)/constraints.txt
@@ -46,8 +47,8 @@ format: install  ## Let ruff rewrite what it can
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .
 
-bench: install  ## Serial against grouped forwards, interleaved; JSON=file.json keeps the figures
-	$(BIN)/python -m tests.benchmarks.bench_group $(if $(JSON),--json $(JSON)) $(ARGS)
+bench: install  ## Serial against grouped forwards, interleaved; JSON=file.json keeps the figures; BENCH=bench_queue for the queue
+	$(BIN)/python -m tests.benchmarks.$(BENCH) $(if $(JSON),--json $(JSON)) $(ARGS)
 
 clean:  ## Remove the virtual environment and the state folder
 	rm -rf $(VENV) .state
