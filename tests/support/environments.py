@@ -62,9 +62,9 @@ def children() -> list[int]:
     found = []
     for name in filter(str.isdigit, os.listdir("/proc")):
         with contextlib.suppress(OSError):
-            # In this order: one that becomes a zombie in between has lost its command line, but says so.
+            # One that is ending, or a zombie, has lost its command line.
             command = Path(f"/proc/{name}/cmdline").read_text()
             stat = Path(f"/proc/{name}/stat").read_text().rpartition(")")[2].split()
-            if int(stat[1]) == os.getpid() and ("environments.worker" in command or stat[0] == "Z"):
+            if int(stat[1]) == os.getpid() and ("environments.worker" in command or not command):
                 found.append(int(name))
     return found
