@@ -5,7 +5,6 @@ Prints one JSON object. Exit status 0: ran, and agrees with the probe where both
 
 import argparse
 import json
-import os
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -17,16 +16,12 @@ from gpu_runtime.data.declared import declared_from
 from gpu_runtime.data.errors import DatasetError, SelectionMismatch
 from gpu_runtime.data.lerobot import LeRobotDataset
 from gpu_runtime.data.samples import SampleSource
-from gpu_runtime.models.adapters import Adapter, load_adapter
-from gpu_runtime.models.backbones.base import Backbone
-from gpu_runtime.models.errors import BaseMismatch, ModelError
-from gpu_runtime.models.manifest import AdapterManifest, read_manifest
+from gpu_runtime.models.adapters import Adapter, adapter_backbone, load_adapter
+from gpu_runtime.models.errors import ModelError
+from gpu_runtime.models.manifest import read_manifest
 from gpu_runtime.models.probe import Probe, probe_frames, run_probe
-from gpu_runtime.models.registry import load_backbone
-from gpu_runtime.protocol.catalog import DEFAULT_BASE_MODELS, parse_base_models
 
 TOLERANCE = 1e-5
-MAX_TOKENS_PER_FORWARD = 1024
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -44,7 +39,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def act(adapter: Path, dataset: Path, episode: int, *, base: str | None = None) -> dict[str, Any]:
     """Load, check, run. ``max_difference`` is None when the probe was recorded on another episode."""
-    backbone = _backbone(read_manifest(adapter), base)
+    backbone = adapter_backbone(read_manifest(adapter), base)
     loaded = load_adapter(adapter, backbone)
     # read as it was at training time: what an importer declared is in the manifest, not in the dataset
     data = LeRobotDataset.open(dataset, declared_from(loaded.manifest.dataset_schema).model_dump(mode="json"))
@@ -72,20 +67,6 @@ def _report(loaded: Adapter, found: Probe) -> dict[str, Any]:
         "compared_with_episode": loaded.probe.episode,
         "tolerance": TOLERANCE,
     }
-
-
-def _backbone(manifest: AdapterManifest, name: str | None) -> Backbone:
-    """The base named by the caller or the manifest, from JOYNEXUS_BASE_MODELS, in the adapter's precision."""
-    entries = parse_base_models(os.environ.get("JOYNEXUS_BASE_MODELS", DEFAULT_BASE_MODELS))
-    wanted = name or manifest.base_model.name
-    if wanted not in entries:
-        raise BaseMismatch(f"base model {wanted!r} is not in JOYNEXUS_BASE_MODELS, allowed: {sorted(entries)}")
-    return load_backbone(
-        entries[wanted],
-        device="cpu",
-        dtype=manifest.base_model.dtype,
-        max_tokens_per_forward=MAX_TOKENS_PER_FORWARD,
-    )
 
 
 def _check_dataset(loaded: Adapter, data: LeRobotDataset, episode: int) -> None:

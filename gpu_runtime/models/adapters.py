@@ -1,5 +1,6 @@
 """Loading an exported adapter onto a base: every doubt is a refusal with its own name."""
 
+import os
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -22,7 +23,9 @@ from gpu_runtime.models.folders import sha256
 from gpu_runtime.models.manifest import AdapterManifest, read_manifest
 from gpu_runtime.models.policy import Policy
 from gpu_runtime.models.probe import Probe
+from gpu_runtime.models.registry import load_backbone
 from gpu_runtime.models.weights import fill_module, read_tensors
+from gpu_runtime.protocol.catalog import DEFAULT_BASE_MODELS, parse_base_models
 
 EXPECTED_FILES = frozenset({WEIGHTS, PROBE, *statistics_files.NAMES})
 
@@ -34,6 +37,18 @@ class Adapter:
     policy: Policy
     manifest: AdapterManifest
     probe: Probe
+
+
+def adapter_backbone(manifest: AdapterManifest, name: str | None = None, *, device: str = "cpu") -> Backbone:
+    """The base named by the caller or the manifest, from JOYNEXUS_BASE_MODELS, in the adapter's precision.
+
+    Raises BaseMismatch for a name that is not listed there.
+    """
+    entries = parse_base_models(os.environ.get("JOYNEXUS_BASE_MODELS", DEFAULT_BASE_MODELS))
+    wanted = name or manifest.base_model.name
+    if wanted not in entries:
+        raise BaseMismatch(f"base model {wanted!r} is not in JOYNEXUS_BASE_MODELS, allowed: {sorted(entries)}")
+    return load_backbone(entries[wanted], device=device, dtype=manifest.base_model.dtype)
 
 
 def load_adapter(folder: Path, backbone: Backbone, *, device: torch.device | str = "cpu") -> Adapter:

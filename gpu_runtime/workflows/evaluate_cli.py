@@ -6,7 +6,6 @@ of single episodes are failures in the figures); 1: cannot write; 2: refused; 3:
 
 import argparse
 import asyncio
-import os
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -24,12 +23,10 @@ from gpu_runtime.inference.served_policy import ServedPolicy
 from gpu_runtime.inference.service import InferenceService
 from gpu_runtime.inference.step import PredictStep
 from gpu_runtime.inference.usage import PredictRecord
-from gpu_runtime.models.adapters import Adapter, load_adapter
+from gpu_runtime.models.adapters import Adapter, adapter_backbone, load_adapter
 from gpu_runtime.models.backbones.base import Backbone
-from gpu_runtime.models.errors import BaseMismatch, ModelError
-from gpu_runtime.models.manifest import AdapterManifest, read_manifest
-from gpu_runtime.models.registry import load_backbone
-from gpu_runtime.protocol.catalog import DEFAULT_BASE_MODELS, parse_base_models
+from gpu_runtime.models.errors import ModelError
+from gpu_runtime.models.manifest import read_manifest
 from gpu_runtime.training.clock import DeviceClock
 from gpu_runtime.workflows.evaluate import EvaluationRefused, EvaluationWorkflow, Payer, plan
 from gpu_runtime.workflows.evaluation_protocol import SEED_MAX
@@ -67,7 +64,7 @@ async def evaluate_adapter(options: argparse.Namespace) -> EvaluationResult:
     if options.device == "cuda" and not torch.cuda.is_available():
         raise EvaluationRefused("--device: cuda is not available on this machine, allowed: cpu")
     manifest = read_manifest(options.adapter)
-    backbone = _backbone(manifest, options)
+    backbone = adapter_backbone(manifest, options.base, device=options.device)
     adapter = load_adapter(options.adapter, backbone, device=options.device)
     protocol = plan(
         adapter.policy,
@@ -124,15 +121,6 @@ def _service(adapter: Adapter, backbone: Backbone, device: str) -> InferenceServ
     version = adapter.manifest.training.policy_version
     policies.publish(_PAYER.tenant_id, _PAYER.slot_id, version, ServedPolicy.freeze(adapter.policy, backbone))
     return InferenceService(policies=policies, step=PredictStep(DeviceClock(device), FeatureHandles(0)), write=forget)
-
-
-def _backbone(manifest: AdapterManifest, options: argparse.Namespace) -> Backbone:
-    """The base named by the caller or the manifest, from JOYNEXUS_BASE_MODELS, in the adapter's precision."""
-    entries = parse_base_models(os.environ.get("JOYNEXUS_BASE_MODELS", DEFAULT_BASE_MODELS))
-    wanted = options.base or manifest.base_model.name
-    if wanted not in entries:
-        raise BaseMismatch(f"base model {wanted!r} is not in JOYNEXUS_BASE_MODELS, allowed: {sorted(entries)}")
-    return load_backbone(entries[wanted], device=options.device, dtype=manifest.base_model.dtype)
 
 
 def _check_writable(options: argparse.Namespace) -> None:
