@@ -16,7 +16,7 @@ class Job(TenantOwned):  # type: ignore[django-manager-missing]
     id = models.UUIDField(primary_key=True, default=uuid.uuid4, editable=False)
     kind = models.CharField(max_length=20)
     name = models.CharField(max_length=200)
-    spec = models.JSONField()  # gpu_runtime.protocol.specs.JobSpec
+    spec = models.JSONField()  # gpu_runtime.protocol.job_specs.JobSpec
     dataset_version = models.ForeignKey("datasets.DatasetVersion", on_delete=models.PROTECT, related_name="jobs")
     state = models.CharField(max_length=20, choices=JOB_STATES, default=JobState.QUEUED.value)
     reason = models.CharField(max_length=100, blank=True)  # machine-readable

@@ -3,11 +3,11 @@
 from enum import StrEnum
 from typing import Annotated, Literal
 
-from pydantic import Field
+from pydantic import Field, model_validator
 
 from gpu_runtime.protocol.base import Message
+from gpu_runtime.protocol.job_specs import JobSpec
 from gpu_runtime.protocol.schema import DatasetSummary
-from gpu_runtime.protocol.specs import JobSpec
 
 
 class WorkloadState(StrEnum):
@@ -33,15 +33,34 @@ class DatasetBinding(Message):
     summary: DatasetSummary
 
 
+class PolicyBinding(Message):
+    """The adapter a job starts from, as the runtime keeps it."""
+
+    artifact_id: str  # the runtime's name of the artifact, as in ArtifactPublished
+    sha256: str  # of its archive
+    base_model: str  # that it was trained on
+
+
 class SubmitJob(Message):
-    """Start one attempt. Idempotent on (job_id, attempt); the same key with another body is a conflict."""
+    """Start one attempt. Idempotent on (job_id, attempt); the same key with another body is a conflict.
+
+    A kind that learns from demonstrations is bound to a dataset, any other to a policy.
+    """
 
     job_id: str
     attempt: Annotated[int, Field(ge=1)]
     tenant_id: str
     tenant_weight: Annotated[int, Field(ge=1, le=1000)] = 1
     spec: JobSpec
-    dataset: DatasetBinding
+    dataset: DatasetBinding | None = None
+    policy: PolicyBinding | None = None
+
+    @model_validator(mode="after")
+    def _is_bound(self) -> "SubmitJob":
+        wanted, other = ("dataset", "policy") if self.spec.kind == "sft" else ("policy", "dataset")
+        if getattr(self, wanted) is None or getattr(self, other) is not None:
+            raise ValueError(f"a job of kind {self.spec.kind!r} is bound to a {wanted}, and to no {other}")
+        return self
 
 
 class CancelJob(Message):
@@ -84,6 +103,7 @@ class ServiceStatus(Message):
     window_s: float
     queue_depth: int
     group_size_mean: float | None = None  # None when nothing ran in the window
+    latency_p95_ms: float | None = None  # from request to answer, of the inference service
 
 
 class RuntimeStatus(Message):
@@ -120,7 +140,7 @@ class MetricsRecorded(Message):
 
 
 class UsageLine(Message):
-    meter: str  # "train.samples" | "train.compute_us"
+    meter: str  # tenants.billing.models.Meter lists them: train.*, predict.*, env.*
     quantity: Annotated[int, Field(ge=0)]
 
 
@@ -167,11 +187,12 @@ class ArtifactFile(Message):
 class ArtifactPublished(Message):
     type: Literal["artifact"] = "artifact"
     artifact_id: str
-    kind: Literal["adapter", "checkpoint"]
+    kind: Literal["adapter", "checkpoint", "evaluation", "video", "dataset"]
+    media_type: str = "application/zip"
     name: str
     policy_version: int
     bytes: int
-    sha256: str  # of the archive the gateway serves
+    sha256: str  # of the file the gateway serves
     files: tuple[ArtifactFile, ...]
     manifest: dict[str, object]
 

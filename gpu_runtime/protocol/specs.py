@@ -1,4 +1,4 @@
-"""What a tenant may ask for. One set of models: API validation, OpenAPI, forms, client and runtime."""
+"""Supervised fine-tuning as a tenant asks for it: heads, data, optimizer, length. ``job_specs`` has the other kinds."""
 
 from typing import Annotated, Literal
 
@@ -118,6 +118,6 @@ class SftJobSpec(Message):
     ] = "quantile"
     priority: Annotated[int, Field(ge=0, le=9, description="Order among your own jobs; higher first.")] = 5
 
-
-JobSpec = SftJobSpec
-"""Grows into a union discriminated by ``kind``: rl, evaluation, rollout."""
+    @property
+    def total_steps(self) -> int:
+        return self.training.steps

@@ -6,7 +6,7 @@ from drf_spectacular.utils import OpenApiParameter, extend_schema
 from rest_framework.response import Response
 from rest_framework.views import APIView
 
-from gpu_runtime.protocol.specs import JobSpec
+from gpu_runtime.protocol.job_specs import JobSpec
 from jobs.api.outputs import JobDetailOutput, JobOutput
 from jobs.api.queries import JobListQuery
 from jobs.models import Job

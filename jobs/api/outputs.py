@@ -5,7 +5,7 @@ from typing import Any
 from drf_spectacular.utils import extend_schema_field
 from rest_framework import serializers
 
-from gpu_runtime.protocol.specs import JobSpec
+from gpu_runtime.protocol.job_specs import JobSpec
 from jobs.models import Artifact, Job, JobAttempt, PolicyVersion
 from jobs.selectors.jobs import compute_share
 from tenants.billing.selectors import job_cost

@@ -12,7 +12,7 @@ from pydantic import TypeAdapter
 
 from gpu_runtime.protocol.messages import DatasetBinding, RuntimeStatus, SubmitJob, WorkloadStatus
 from gpu_runtime.protocol.schema import DatasetSummary
-from gpu_runtime.protocol.specs import JobSpec
+from gpu_runtime.protocol.job_specs import JobSpec
 from jobs.models import Job, JobAttempt
 from jobs.runtime_client import RuntimeClient, RuntimeRefused, RuntimeUnreachable
 from jobs.services.attempts import attempt_close, attempt_follow

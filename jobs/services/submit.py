@@ -5,7 +5,7 @@ from typing import Any
 from django.db import transaction
 from django.utils import timezone
 
-from gpu_runtime.protocol.specs import JobSpec
+from gpu_runtime.protocol.job_specs import JobSpec
 from jobs.models import Job
 from jobs.services.admission import admit
 from jobs.services.outbox import DISPATCH_JOB, outbox_add

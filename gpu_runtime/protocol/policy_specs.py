@@ -1,0 +1,189 @@
+"""Jobs that start from a policy: reinforcement learning, evaluation, and collecting rollouts as a dataset."""
+
+from typing import Annotated, Literal
+
+from pydantic import Field, model_validator
+
+from gpu_runtime.protocol.algorithms import AlgorithmSpec, ReinforceSpec, group_size_of
+from gpu_runtime.protocol.base import Message
+from gpu_runtime.protocol.environment_spec import EnvironmentSpec, RewardSpec
+from gpu_runtime.protocol.exploration import ActorCriticSpec, ExplorationSpec, ValueSpec
+from gpu_runtime.protocol.specs import OptimizerSpec
+
+SEED_MAX = 2**31 - 1
+Name = Annotated[str, Field(min_length=1, max_length=200)]
+Priority = Annotated[int, Field(ge=0, le=9, description="Order among your own jobs; higher first.")]
+Seed = Annotated[int, Field(ge=0, le=SEED_MAX)]
+Executed = Annotated[int, Field(ge=1, le=64, description="Actions executed of each chunk before the next decision.")]
+Parallel = Annotated[int, Field(ge=1, le=64, description="Episodes side by side, one environment seat each.")]
+
+
+class PolicySelection(Message):
+    """A policy of yours. Base model, head, schema and statistics are those it was trained with."""
+
+    artifact: Annotated[str, Field(min_length=1, max_length=100, description="Id of an adapter artifact.")]
+
+
+class CollectionSpec(Message):
+    """How experience is gathered. One batch of episodes makes one policy version."""
+
+    seats: Annotated[int, Field(ge=1, le=256, description="Environments side by side.")] = 4
+    processes: Annotated[int | None, Field(ge=1, le=256, description="That share the seats. Default: as fits.")] = None
+    episodes: Annotated[int, Field(ge=1, le=65_536, description="Of one batch.")] = 16
+    max_staleness: Annotated[
+        int,
+        Field(ge=0, le=64, description="Updates that may come between acting and training. 0: strictly in turn."),
+    ] = 1
+    reward: RewardSpec = RewardSpec()
+
+    @model_validator(mode="after")
+    def _processes_have_seats(self) -> "CollectionSpec":
+        if self.processes is not None and self.processes > self.seats:
+            raise ValueError(f"processes {self.processes}: allowed: at most seats ({self.seats})")
+        return self
+
+
+class RlTrainingSpec(Message):
+    """How long. It ends after ``iterations``, or when ``max_env_steps`` have been played, whichever comes first."""
+
+    iterations: Annotated[int, Field(ge=1, le=1_000_000, description="Batches of episodes, policy versions.")]
+    max_env_steps: Annotated[int | None, Field(ge=1, description="No further batch is begun after so many.")] = None
+    epochs: Annotated[int, Field(ge=1, le=64)] = 4
+    minibatch_size: Annotated[int, Field(ge=1, le=65_536, description="Decisions (chunks) of one update.")] = 64
+    value_warmup: Annotated[
+        int, Field(ge=0, le=1000, description="First iterations in which only the critic learns.")
+    ] = 0
+    seed: Seed = 0
+    checkpoint_every: Annotated[int, Field(ge=1, description="Iterations.")] = 1
+
+
+class RlJobSpec(Message):
+    """Reinforcement learning of a policy in a simulated environment."""
+
+    kind: Literal["rl"]
+    name: Name
+    policy: PolicySelection
+    environment: EnvironmentSpec
+    algorithm: AlgorithmSpec
+    exploration: ExplorationSpec
+    executed_steps: Executed
+    unexplored: Annotated[
+        tuple[str, ...], Field(description="Action dimensions that are never random, by name, e.g. the gripper.")
+    ] = ()
+    collection: CollectionSpec = CollectionSpec()
+    training: RlTrainingSpec
+    optimizer: OptimizerSpec = OptimizerSpec(
+        lr=3e-5, schedule="constant", warmup_steps=0, weight_decay=0.0, grad_clip=0.5
+    )
+    priority: Priority = 5
+
+    @model_validator(mode="after")
+    def _options_apply(self) -> "RlJobSpec":
+        algorithm, group = self.algorithm, group_size_of(self.algorithm)
+        if self.collection.episodes % group:
+            raise ValueError(
+                f"collection.episodes {self.collection.episodes}: allowed: a multiple of algorithm.group_size ({group})"
+            )
+        if isinstance(algorithm, ReinforceSpec):
+            if self.training.epochs != 1:
+                raise ValueError(f"training.epochs {self.training.epochs}: allowed: 1, reinforce makes one pass")
+            if self.collection.max_staleness:
+                raise ValueError(
+                    f"collection.max_staleness {self.collection.max_staleness}: allowed: 0, reinforce is on-policy"
+                )
+        if self.training.value_warmup and self.value is None:
+            raise ValueError(f"training.value_warmup {self.training.value_warmup}: allowed: 0, there is no critic")
+        if self.value is not None and self.value.per_step:
+            raise ValueError("algorithm.value.per_step true: allowed: false, rewards are those of whole chunks")
+        return self
+
+    @property
+    def value(self) -> ValueSpec | None:
+        """The critic, of algorithms that have one."""
+        return getattr(self.algorithm, "value", None)
+
+    @property
+    def actor_critic(self) -> ActorCriticSpec:
+        """What is built around the policy."""
+        return ActorCriticSpec(
+            exploration=self.exploration,
+            executed_steps=self.executed_steps,
+            unexplored=self.unexplored,
+            value=self.value,
+            reference=self.algorithm.reference_kl > 0,
+        )
+
+    @property
+    def total_steps(self) -> int:
+        return self.training.iterations
+
+
+class EvaluationJobSpec(Message):
+    """Success of one policy over planned episodes, one seed each. Nothing is trained."""
+
+    kind: Literal["evaluation"]
+    name: Name
+    policy: PolicySelection
+    environments: Annotated[
+        tuple[EnvironmentSpec, ...], Field(min_length=1, max_length=200, description="Tasks, each played alike.")
+    ]
+    episodes: Annotated[int, Field(ge=1, le=10_000, description="Planned for each task.")] = 50
+    first_seed: Annotated[Seed, Field(description="Seeds count up from it.")] = 50_000
+    executed_steps: Annotated[Executed | None, Field(description="Default: the policy's whole chunk.")] = None
+    goes_on_after_success: Annotated[bool, Field(description="To tell success once from success at the end.")] = False
+    parallel: Parallel = 2
+    videos_per_outcome: Annotated[int, Field(ge=0, le=20, description="Of each task, per outcome.")] = 2
+    priority: Priority = 5
+
+    @model_validator(mode="after")
+    def _seeds_and_tasks(self) -> "EvaluationJobSpec":
+        if self.first_seed + self.episodes - 1 > SEED_MAX:
+            raise ValueError(f"first_seed {self.first_seed}: allowed: at most {SEED_MAX - self.episodes + 1}")
+        names = [environment.id for environment in self.environments]
+        if len(set(names)) != len(names):
+            raise ValueError(f"environments {names}: allowed: each once")
+        return self
+
+    @property
+    def total_steps(self) -> int:
+        """Planned episodes."""
+        return self.episodes * len(self.environments)
+
+
+class RolloutJobSpec(Message):
+    """A policy's own episodes as a LeRobot v3.0 dataset of yours, ready to be trained on."""
+
+    kind: Literal["rollout"]
+    name: Name
+    policy: PolicySelection
+    environment: EnvironmentSpec
+    dataset_name: Annotated[str, Field(min_length=1, max_length=200, description="Of the dataset that is made.")]
+    episodes: Annotated[int, Field(ge=1, le=100_000, description="To be kept.")]
+    only_successes: Annotated[bool, Field(description="Episodes that fail are played, paid and not kept.")] = False
+    max_attempts: Annotated[
+        int | None, Field(ge=1, le=1_000_000, description="Episodes played at most. Default: 4 x episodes.")
+    ] = None
+    first_seed: Annotated[Seed, Field(description="Seeds count up from it.")] = 1_000_000
+    executed_steps: Annotated[Executed | None, Field(description="Default: the policy's whole chunk.")] = None
+    parallel: Parallel = 2
+    priority: Priority = 5
+
+    @model_validator(mode="after")
+    def _enough_attempts(self) -> "RolloutJobSpec":
+        if self.max_attempts is not None and self.max_attempts < self.episodes:
+            raise ValueError(f"max_attempts {self.max_attempts}: allowed: at least episodes ({self.episodes})")
+        if self.first_seed + self.attempts - 1 > SEED_MAX:
+            raise ValueError(f"first_seed {self.first_seed}: allowed: at most {SEED_MAX - self.attempts + 1}")
+        return self
+
+    @property
+    def attempts(self) -> int:
+        """Episodes that are played at most."""
+        if self.max_attempts is not None:
+            return self.max_attempts
+        return 4 * self.episodes if self.only_successes else self.episodes
+
+    @property
+    def total_steps(self) -> int:
+        """Episodes to be kept."""
+        return self.episodes
