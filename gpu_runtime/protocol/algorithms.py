@@ -1,4 +1,4 @@
-"""Reinforcement-learning algorithms and their options. An option that an algorithm does not have is refused by name."""
+"""Reinforcement-learning algorithms and their options; an option an algorithm does not have is refused by name."""
 
 from typing import Annotated, Literal
 
@@ -77,7 +77,7 @@ class ReinforceSpec(Message):
     type: Literal["reinforce"]
     gamma: Discount = 1.0
     baseline: Literal["none", "batch_mean", "group_mean", "leave_one_out"] = "batch_mean"
-    group_size: Annotated[int, Field(ge=1, le=256, description="Copies of one initial state, for group baselines.")] = 1
+    group_size: Annotated[int, Field(ge=1, le=256, description="Copies of one start, for group baselines.")] = 1
     normalize_advantages: bool = True
     log_prob_level: Level = "token"
     reference_kl: Annotated[float, Field(ge=0, le=1000)] = 0.0

@@ -82,7 +82,8 @@ class RlJobSpec(Message):
         algorithm, group = self.algorithm, group_size_of(self.algorithm)
         if self.collection.episodes % group:
             raise ValueError(
-                f"collection.episodes {self.collection.episodes}: allowed: a multiple of algorithm.group_size ({group})"
+                f"collection.episodes {self.collection.episodes}: "
+                f"allowed: a multiple of algorithm.group_size ({group})"
             )
         if isinstance(algorithm, ReinforceSpec):
             if self.training.epochs != 1:

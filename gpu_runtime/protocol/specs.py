@@ -1,4 +1,4 @@
-"""Supervised fine-tuning as a tenant asks for it: heads, data, optimizer, length. ``job_specs`` has the other kinds."""
+"""Supervised fine-tuning as a tenant asks for it: head, data, optimizer, length. Other kinds: ``job_specs``."""
 
 from typing import Annotated, Literal
 
