@@ -1,25 +1,33 @@
 """Bodies and query strings as pydantic models: every refusal names the field, the value and what is allowed."""
 
 import math
-import types
 from collections.abc import Iterator, Mapping
-from typing import Annotated, Any, TypeVar, Union, get_args, get_origin
+from functools import lru_cache
+from typing import Any, TypeVar, overload
 
-from pydantic import BaseModel, ValidationError
+from pydantic import BaseModel, TypeAdapter, ValidationError
 from pydantic_core import ErrorDetails
 
 from tenants.errors import ApplicationError, FieldError
+from tenants.pointers import complaint
 
 M = TypeVar("M", bound=BaseModel)
-_VALUE_SHOWN_MAX = 120
+_NAME_SHOWN_MAX = 120
 _DEPTH_MAX = 64
 
 
-def parse_body(kind: type[M], data: Any, *, at: str = "") -> M:
-    """Validate a JSON body. Raises ApplicationError 422 with one FieldError per problem; ``at`` prefixes pointers."""
+@overload
+def parse_body(kind: type[M], data: Any, *, at: str = "") -> M: ...
+@overload
+def parse_body(kind: object, data: Any, *, at: str = "") -> Any: ...
+def parse_body(kind: Any, data: Any, *, at: str = "") -> Any:
+    """Validate a JSON body as ``kind``, a model or a discriminated union of models.
+
+    Raises ApplicationError 422 with one FieldError per problem; ``at`` prefixes pointers.
+    """
     refuse_unstorable(data, at)
     try:
-        return kind.model_validate(data)
+        return _adapter(kind).validate_python(data)
     except ValidationError as error:
         raise refusal(error, kind, at=at) from error
 
@@ -71,7 +79,7 @@ def refuse_unstorable(data: Any, at: str = "", separator: str = "/") -> None:
 
 
 def _unstorable(pointer: str, code: str, detail: str) -> ApplicationError:
-    shown = pointer.encode(errors="replace").decode()[:_VALUE_SHOWN_MAX]
+    shown = pointer.encode(errors="replace").decode()[:_NAME_SHOWN_MAX]
     error = FieldError(pointer=shown, code=code, detail=detail)
     return ApplicationError(code="validation_failed", status=422, detail=detail, errors=(error,))
 
@@ -97,73 +105,13 @@ def _encodes(text: str) -> bool:
     return True
 
 
+@lru_cache(maxsize=256)
+def _adapter(kind: Any) -> TypeAdapter[Any]:
+    return TypeAdapter(kind)
+
+
 def _field_error(item: ErrorDetails, kind: Any, *, at: str = "", pointer: str | None = None) -> FieldError:
-    path, parent = _walk(kind, item["loc"])
+    path, sentence = complaint(item, kind)
     if pointer is None:
         pointer = at + "".join(f"/{str(part).replace('~', '~0').replace('/', '~1')}" for part in path)
-    return FieldError(pointer=pointer, code=item["type"], detail=_sentence(item, parent))
-
-
-def _sentence(item: ErrorDetails, parent: Any) -> str:
-    name = str(item["loc"][-1]) if item["loc"] else "body"
-    if item["type"] == "extra_forbidden":
-        return f"Unknown field {name!r}. Allowed: {', '.join(_names(parent))}."
-    if item["type"] == "missing":
-        return f"{name!r} is required."
-    shown = repr(item["input"])
-    if len(shown) > _VALUE_SHOWN_MAX:
-        shown = shown[:_VALUE_SHOWN_MAX] + "…"
-    return f"{item['msg']}; got {shown}."
-
-
-def _names(model: Any) -> list[str]:
-    if not _is_model(model):
-        return []
-    return [field.alias or name for name, field in model.model_fields.items()]
-
-
-def _walk(kind: Any, loc: tuple[int | str, ...]) -> tuple[list[int | str], Any]:
-    """Follow an error's location through the models: (location without union tags, model that holds its last part)."""
-    path: list[int | str] = []
-    current, parent = kind, kind
-    for part in loc:
-        members = _members(current)
-        tagged = next((member for member in members if len(members) > 1 and _has_tag(member, part)), None)
-        if tagged is not None:
-            current = tagged
-            continue
-        path.append(part)
-        parent = next((member for member in members if _is_model(member)), None)
-        current = _child(parent, part) if isinstance(part, str) else _item(current)
-    return path, parent
-
-
-def _members(kind: Any) -> list[Any]:
-    """The alternatives of a type: of ``Annotated[A | B, ...]`` A and B, of anything else itself."""
-    while get_origin(kind) is Annotated:
-        kind = get_args(kind)[0]
-    if get_origin(kind) in (Union, types.UnionType):
-        return [member for arg in get_args(kind) for member in _members(arg) if arg is not type(None)]
-    return [kind]
-
-
-def _has_tag(model: Any, tag: int | str) -> bool:
-    if not _is_model(model):
-        return False
-    return any(get_args(field.annotation) == (tag,) for field in model.model_fields.values())
-
-
-def _child(model: Any, name: str) -> Any:
-    if not _is_model(model):
-        return None
-    fields = {field.alias or key: field for key, field in model.model_fields.items()}
-    return fields[name].annotation if name in fields else None
-
-
-def _item(kind: Any) -> Any:
-    args = [arg for member in _members(kind) for arg in get_args(member) if arg is not Ellipsis]
-    return args[0] if args else None
-
-
-def _is_model(kind: Any) -> bool:
-    return isinstance(kind, type) and issubclass(kind, BaseModel)
+    return FieldError(pointer=pointer, code=item["type"], detail=sentence)

@@ -6,8 +6,7 @@ from drf_spectacular.utils import OpenApiParameter, extend_schema
 from rest_framework.response import Response
 from rest_framework.views import APIView
 
-from gpu_runtime.protocol.job_specs import JobSpec
-from jobs.api.outputs import JobDetailOutput, JobOutput
+from jobs.api.outputs import AnyJobSpec, JobDetailOutput, JobOutput
 from jobs.api.queries import JobListQuery
 from jobs.models import Job
 from jobs.selectors.jobs import job_get, job_list
@@ -45,7 +44,7 @@ class JobListApi(ListView):
     @extend_schema(
         operation_id="jobs_submit",
         parameters=[KEY_PARAMETER],
-        request=JobSpec,
+        request=AnyJobSpec,
         responses={(202, "application/json"): JobDetailOutput},
     )
     def post(self, request: TenantRequest) -> Response:

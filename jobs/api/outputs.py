@@ -3,6 +3,7 @@
 from typing import Any
 
 from drf_spectacular.utils import extend_schema_field
+from pydantic import RootModel
 from rest_framework import serializers
 
 from gpu_runtime.protocol.job_specs import JobSpec
@@ -62,7 +63,11 @@ class CostOutput(serializers.Serializer[Any]):
         return f"{cost.amount:f}"
 
 
-@extend_schema_field(JobSpec)  # type: ignore[arg-type]  # pydantic models are read by an extension
+class AnyJobSpec(RootModel[JobSpec]):
+    """A specification of any kind."""
+
+
+@extend_schema_field(AnyJobSpec)  # type: ignore[arg-type]  # pydantic models are read by an extension
 class SpecField(serializers.JSONField):
     """The specification with every default spelled out."""
 

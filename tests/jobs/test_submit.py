@@ -76,7 +76,7 @@ def test_an_unknown_field_is_refused_by_name_with_the_fields_there_are(alice: Pe
         ({"head": {"dropout": 1.5}}, "/head/dropout", ["1.5", "1"]),
         ({"head": {"tap": "somewhere"}}, "/head/tap", ["somewhere", "vision"]),
         ({"normalization": "none"}, "/normalization", ["none", "quantile"]),
-        ({"kind": "rl"}, "/kind", ["rl", "sft"]),
+        ({"kind": "dpo"}, "/kind", ["dpo", "sft", "rl", "evaluation", "rollout"]),
     ],
 )
 def test_a_value_outside_its_range_is_named_with_what_is_allowed(

@@ -2,6 +2,7 @@
 
 import pytest
 
+from gpu_runtime.protocol.job_specs import JobSpec
 from gpu_runtime.protocol.specs import SftJobSpec
 from tenants.bodies import parse_body, parse_query
 from tenants.errors import ApplicationError
@@ -83,3 +84,58 @@ def test_such_text_in_a_query_is_refused_too():
     with pytest.raises(ApplicationError) as caught:
         parse_query(PageQuery, {"cursor": "a\0b"})
     assert caught.value.errors[0].pointer == "?cursor"
+
+
+RL = {
+    "kind": "rl",
+    "name": "push",
+    "policy": {"artifact": "a"},
+    "environment": {"id": "PushCube-v1"},
+    "algorithm": {"type": "ppo"},
+    "exploration": {"type": "gaussian"},
+    "executed_steps": 4,
+    "training": {"iterations": 10},
+}
+
+
+def union_complaints(**changes: object) -> dict[str, str]:
+    with pytest.raises(ApplicationError) as caught:
+        parse_body(JobSpec, RL | changes)
+    return {error.pointer: error.detail for error in caught.value.errors}
+
+
+def test_a_body_of_any_kind_becomes_that_kind():
+    assert parse_body(JobSpec, GOOD).training.batch_size == 16
+    assert parse_body(JobSpec, RL).total_steps == 10
+
+
+def test_a_kind_that_there_is_not_names_those_there_are():
+    assert union_complaints(kind="dpo") == {"/kind": "Unknown kind 'dpo'. Allowed: sft, rl, evaluation, rollout."}
+
+
+def test_a_body_without_a_kind_names_those_there_are():
+    body = {name: value for name, value in RL.items() if name != "kind"}
+    with pytest.raises(ApplicationError) as caught:
+        parse_body(JobSpec, body)
+    (error,) = caught.value.errors
+    assert (error.pointer, error.code) == ("/kind", "union_tag_not_found")
+    assert "sft, rl, evaluation, rollout" in error.detail
+
+
+@pytest.mark.parametrize(
+    ("change", "pointer", "words"),
+    [
+        ({"training": {"iterations": 0}}, "/training/iterations", "greater than or equal to 1; got 0"),
+        ({"algorithm": {"type": "ppo", "group_size": 8}}, "/algorithm/group_size", "Allowed: clip_low"),
+        ({"algorithm": {"type": "dpo"}}, "/algorithm", "'ppo', 'decoupled_ppo', 'grpo', 'reinforce'"),
+        ({"unexplored": [1]}, "/unexplored/0", "valid string"),
+        ({"collection": {"seats": 2, "processes": 3}}, "/collection/processes", "at most seats (2)"),
+        ({"collection": {"episodes": 9}, "algorithm": {"type": "grpo"}}, "/collection/episodes", "a multiple of"),
+        ({"algorithm": {"type": "ppo", "value": {"per_step": True}}}, "/algorithm/value/per_step", "allowed: false"),
+        ({"exploration": {"type": "flow_noise", "std_min": 0.5}}, "/exploration/std_min", "must be below"),
+    ],
+)
+def test_a_complaint_points_at_the_field_it_is_about(change: dict, pointer: str, words: str):
+    found = union_complaints(**change)
+    assert list(found) == [pointer]
+    assert words in found[pointer]
