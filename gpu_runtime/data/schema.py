@@ -60,10 +60,6 @@ def _cameras(info: DatasetInfo, declared: Declared) -> tuple[Camera, ...]:
             file=INFO_FILE,
             feature=unknown[0] if unknown else None,
         )
-    if not wanted:
-        raise DatasetError(
-            "camera_missing", "the dataset has no camera (a feature of dtype video or image)", file=INFO_FILE
-        )
     shapes = [(key, image_shape(info.features[key])) for key in wanted]
     return tuple(
         Camera(key=key, height=shape.height, width=shape.width, rotation_deg=declared.rotations.get(key, 0))
@@ -80,10 +76,16 @@ def infer_schema(info: DatasetInfo, declared: Declared) -> DatasetSchema:
             f"no feature {' or '.join(ACTION_KEYS)}; there are: {', '.join(info.features)}",
             file=INFO_FILE,
         )
-    state = _pick(info, declared.state, STATE_KEYS, "state")
+    state, cameras = _pick(info, declared.state, STATE_KEYS, "state"), _cameras(info, declared)
+    if not cameras and state is None:
+        raise DatasetError(
+            "camera_missing",
+            "the dataset has no camera (a feature of dtype video or image) and no state: nothing to act on",
+            file=INFO_FILE,
+        )
     try:
         return DatasetSchema(
-            cameras=_cameras(info, declared),
+            cameras=cameras,
             state=_vector(info, state) if state is not None else None,
             action=_vector(info, action),
             representation=declared.representation,

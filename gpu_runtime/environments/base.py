@@ -114,6 +114,11 @@ def camera_of(name: str, size: int) -> Camera:
     return Camera(key=IMAGE_PREFIX + name, height=size, width=size)
 
 
+def without_cameras(schema: DatasetSchema) -> DatasetSchema:
+    """The same environment for whoever looks at nothing: a policy that is told its state only."""
+    return schema.model_copy(update={"cameras": ()})
+
+
 def check_cameras(env_id: str, wanted: Sequence[str], available: Sequence[str]) -> None:
     """Refuse cameras that the environment does not have, naming those it has."""
     for name in wanted:

@@ -96,3 +96,14 @@ def film(
         recorder.add(environment.render(), state_S, action_A)
         on_frame()
     recorder.end_episode()
+
+
+def note(
+    environment: Environment, demonstration: Demonstration, recorder: Recorder, on_frame: Callable[[], None]
+) -> None:
+    """Write one demonstration into ``recorder``, which records no camera, as one episode; nothing is simulated."""
+    recorder.start_episode(environment.instruction)
+    for state_S, action_A in zip(demonstration.states_NS, demonstration.actions_NA, strict=True):
+        recorder.add({}, state_S, action_A)
+        on_frame()
+    recorder.end_episode()

@@ -10,13 +10,15 @@ from typing import Any
 
 from gpu_runtime.data.recorder import Recorder
 from gpu_runtime.data.recording.checks import RecordingError, check_path, check_schema
-from gpu_runtime.environments.base import SIZE_MAX, SIZE_MIN, Environment, StateKind
-from gpu_runtime.environments.demonstrations import Demonstration, Outcome, demonstrations, film
+from gpu_runtime.environments.base import SIZE_MAX, SIZE_MIN, Environment, StateKind, without_cameras
+from gpu_runtime.environments.demonstrations import Demonstration, Outcome, demonstrations, film, note
 from gpu_runtime.environments.errors import SimulatorError, SimulatorMissing
 from gpu_runtime.environments.experts import expert_for
 from gpu_runtime.environments.progress import Progress
 from gpu_runtime.environments.registry import make_environment
+from gpu_runtime.protocol.schema import DatasetSchema
 
+NO_CAMERAS = "none"
 SIMULATOR_MISSING = 3  # exit status: asked rightly, but not on this machine
 
 
@@ -36,7 +38,8 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--episodes", type=_integer(1, 100_000), required=True, help="solved episodes to keep")
     parser.add_argument("--out", type=Path, required=True, help="folder to create; must not exist")
     parser.add_argument(
-        "--cameras", help="comma-separated views, for example base,hand; default: the task's usual ones"
+        "--cameras",
+        help=f"comma-separated views, for example base,hand; default: the task's usual ones; {NO_CAMERAS}: state only",
     )
     parser.add_argument(
         "--state",
@@ -74,19 +77,37 @@ def _simulate(
     return kept
 
 
-def _film(environment: Environment, kept: Sequence[Demonstration], options: argparse.Namespace) -> None:
+def _cameras(options: argparse.Namespace) -> tuple[str, ...] | None:
+    """None: the task's usual ones; (): none."""
+    if options.cameras == NO_CAMERAS:
+        return ()
+    return tuple(options.cameras.split(",")) if options.cameras else None
+
+
+def _schema(environment: Environment, options: argparse.Namespace) -> DatasetSchema:
     schema = environment.schema()
+    return without_cameras(schema) if options.cameras == NO_CAMERAS else schema
+
+
+def _write(
+    environment: Environment, schema: DatasetSchema, kept: Sequence[Demonstration], options: argparse.Namespace
+) -> None:
     description = {
         "environment": options.env,
-        "source": "scripted Markov expert, clean actions, simulated physics and cameras",
+        "source": "scripted Markov expert, clean actions, simulated physics and cameras"
+        if schema.cameras
+        else "scripted Markov expert, clean actions, simulated physics, no cameras",
         "seeds": [demonstration.seed for demonstration in kept],
         "success": "every episode ends with the step that first succeeded",
     }
     frames = sum(len(demonstration.actions_NA) for demonstration in kept)
-    progress = Progress("render", frames, "frames", as_json=options.progress_json)
+    progress = Progress("render" if schema.cameras else "write", frames, "frames", as_json=options.progress_json)
     with Recorder(options.out, schema, round(schema.control_hz), description=description) as recorder:
         for demonstration in kept:
-            film(environment, demonstration, recorder, progress.tick)
+            if schema.cameras:
+                film(environment, demonstration, recorder, progress.tick)
+            else:
+                note(environment, demonstration, recorder, progress.tick)
     progress.finish()
 
 
@@ -95,14 +116,16 @@ def record(options: argparse.Namespace) -> dict[str, Any]:
     started_s = time.monotonic()
     expert_for(options.env)
     check_path(options.out)
-    cameras = options.cameras.split(",") if options.cameras else None
-    environment = make_environment(options.env, cameras=cameras, size=options.size, state=StateKind(options.state))
-    check_schema(environment.schema(), round(environment.schema().control_hz))
+    environment = make_environment(
+        options.env, cameras=_cameras(options), size=options.size, state=StateKind(options.state)
+    )
+    schema = _schema(environment, options)
+    check_schema(schema, round(schema.control_hz))
     _one_thread()
     outcomes: dict[Outcome, int] = {}
     try:
         kept = _simulate(environment, options, outcomes)
-        _film(environment, kept, options)
+        _write(environment, schema, kept, options)
     finally:
         environment.close()
     return {

@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from gpu_runtime.environments.base import EnvironmentKind, StateKind
+from gpu_runtime.environments.base import EnvironmentKind, StateKind, without_cameras
 from gpu_runtime.environments.errors import SimulatorError
 from gpu_runtime.environments.frames import receive_blocking, to_frame
 from gpu_runtime.environments.registry import start
@@ -47,9 +47,7 @@ class Worker:
         while len(self._slots) < message["slots"]:
             environment = start(kind, message["families"])
             _one_thread()
-            schema = environment.schema()
-            if kind.cameras == ():
-                schema = schema.model_copy(update={"cameras": ()})
+            schema = environment.schema() if kind.cameras != () else without_cameras(environment.schema())
             self._schema = schema.model_dump(mode="json")
             self._slots.append(Slot(environment, schema))
             self._slots[-1].warm_up()

@@ -10,9 +10,10 @@ import numpy as np
 import pyarrow.parquet as pq
 import pytest
 
+from gpu_runtime.data.imports import validate_path
 from gpu_runtime.data.lerobot import LeRobotDataset
 from gpu_runtime.environments import demonstrations as demonstrations_module
-from gpu_runtime.environments.base import Environment
+from gpu_runtime.environments.base import Environment, StateKind
 from gpu_runtime.environments.demonstrations import ExpertTooWeak, Outcome, demonstrate, demonstrations
 from gpu_runtime.environments.errors import NoExpert, UnknownCamera, UnknownEnvironment, WrongAction
 from gpu_runtime.environments.experts import expert_for
@@ -261,6 +262,25 @@ def test_recorded_pictures_are_those_of_the_recorded_states(
         for key, frames in seen.items():
             error = np.abs(frames[index].astype(int) - live[index][key].astype(int))
             assert error.mean() < 3, key  # colour at half resolution
+
+
+def test_a_state_only_recording_has_no_videos_and_is_a_valid_dataset(tmp_path: Path, pusht: Environment) -> None:
+    asked = f"--env {PUSHT} --episodes 2 --state privileged --cameras none --seed 40 --out {tmp_path / 'blind'}"
+    assert main(asked.split()) == 0
+    assert not (tmp_path / "blind/videos").exists()
+    report = validate_path(tmp_path / "blind", extract_to=None, declared=None, watcher=lambda file: None)
+    assert report.ok
+    assert report.summary is not None
+    assert (report.summary.schema_.cameras, report.summary.episodes) == ((), 2)
+    dataset = LeRobotDataset.open(tmp_path / "blind")
+    states, actions = dataset.states_NS(), dataset.actions_NA()
+    assert states is not None
+    privileged = make_environment(PUSHT, cameras=(), state=StateKind.PRIVILEGED)
+    for index, seed in enumerate(json.loads((tmp_path / "blind/meta/recording.json").read_text())["seeds"]):
+        rows = dataset.rows(index)
+        np.testing.assert_allclose(privileged.reset(seed).state_S, states[rows][0], atol=1e-4)
+        results = [privileged.step(action) for action in actions[rows]]
+        assert [result.success for result in results] == [False] * (len(results) - 1) + [True]
 
 
 @pytest.mark.parametrize(

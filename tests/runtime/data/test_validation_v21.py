@@ -28,6 +28,7 @@ from tests.support.lerobot_v21 import (
     write_video,
 )
 
+STATE = "observation.state"
 INFO, EPISODES, STATS = "meta/info.json", "meta/episodes.jsonl", "meta/episodes_stats.jsonl"
 
 
@@ -176,8 +177,9 @@ PLANTED = [
     Planted("task text unknown", set_episode(1, tasks=["dance"]), "task_unknown", {"file": EPISODES, "episode": 1}),
     Planted("length is not a number", set_episode(1, length="8"), "episode_metadata", {"episode": 1}),
     # cameras
-    Planted("no camera", lambda root: edit_json(root / INFO, lambda info: info["features"].pop(CAMERA)),
-            "camera_missing", {"file": INFO}),
+    Planted("neither camera nor state",
+            lambda root: edit_json(root / INFO, lambda info: [info["features"].pop(key) for key in (CAMERA, STATE)]),
+            "camera_missing", {"file": INFO}, says="no state"),
     Planted("a video is missing", lambda root: (root / VIDEO.format(1)).unlink(), "camera_missing",
             {"file": VIDEO.format(1), "episode": 1, "feature": CAMERA}),
     Planted("a video of another size", video_of(8, shape=(64, 48)), "camera_shape",
