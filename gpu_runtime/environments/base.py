@@ -74,6 +74,11 @@ class Environment(Protocol):
         """The task in words, as a policy is told it."""
         ...
 
+    @property
+    def max_steps(self) -> int | None:
+        """Steps after which the environment itself cuts a try off; None: it never does."""
+        ...
+
     def schema(self) -> DatasetSchema:
         """Cameras, state and action of this environment: what a dataset recorded here declares."""
         ...

@@ -75,6 +75,10 @@ class GymnasiumEnvironment:
             )
         self._action_space = space
 
+    @property
+    def max_steps(self) -> int | None:
+        return self._env.spec.max_episode_steps if self._env.spec else None
+
     def schema(self) -> DatasetSchema:
         return self._schema
 

@@ -128,6 +128,10 @@ class ManiSkillEnvironment:
             robot_type=agent.uid,
         )
 
+    @property
+    def max_steps(self) -> int | None:
+        return self._env.spec.max_episode_steps if self._env.spec else None
+
     def schema(self) -> DatasetSchema:
         return self._schema
 

@@ -9,13 +9,12 @@ from typing import cast
 from gpu_runtime.environments.base import EnvironmentKind
 from gpu_runtime.environments.busy import BusyMeter
 from gpu_runtime.environments.errors import EnvironmentLost, LostReason, SessionError
-from gpu_runtime.environments.process import EnvironmentProcess
+from gpu_runtime.environments.process import EnvironmentProcess, Opened
 from gpu_runtime.environments.registry import FAMILIES
 from gpu_runtime.environments.seat_desk import OnWait, SeatDesk
 from gpu_runtime.environments.seats import SeatRequest, SeatTable
 from gpu_runtime.environments.session import Deadlines, EnvironmentSession, Part, SessionSpec
 from gpu_runtime.environments.slot import TryRules
-from gpu_runtime.protocol.schema import DatasetSchema
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -97,7 +96,7 @@ class EnvironmentPool:
         counts = _shares(spec.seats, spec.processes or -(-spec.seats // self.limits.seats_per_process))
         processes = [self._take(spec.kind, busy) for _ in counts]
         try:
-            schema = await self._open_all(processes, counts, spec.rules)
+            opened = await self._open_all(processes, counts, spec.rules)
         except BaseException as error:
             self._count(error)
             for process in processes:
@@ -105,11 +104,11 @@ class EnvironmentPool:
             raise
         firsts = [sum(counts[:index]) for index in range(len(counts))]
         parts = [Part(*fields) for fields in zip(processes, firsts, counts, strict=True)]
-        return EnvironmentSession(spec, schema, parts, deadlines=self.limits.deadlines, busy=busy, on_end=self._ended)
+        return EnvironmentSession(spec, opened, parts, deadlines=self.limits.deadlines, busy=busy, on_end=self._ended)
 
     async def _open_all(
         self, processes: Sequence[EnvironmentProcess], counts: Sequence[int], rules: TryRules
-    ) -> DatasetSchema:
+    ) -> Opened:
         """Wait for every process, so that none is left in the midst of a call; raise the first error."""
         calls = (
             process.open(count, rules, deadline_s=self.limits.deadlines.open_s)
@@ -119,7 +118,7 @@ class EnvironmentPool:
         for answer in answers:
             if isinstance(answer, BaseException):
                 raise answer
-        return cast(DatasetSchema, answers[0])
+        return cast(Opened, answers[0])
 
     def _take(self, kind: EnvironmentKind, busy: BusyMeter) -> EnvironmentProcess:
         """A warm process of this kind, the latest used first; else a new one."""

@@ -12,7 +12,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from typing import Any
 
 import numpy as np
@@ -43,6 +43,14 @@ _REFUSALS: dict[str, type[errors.SimulatorError]] = {
 }
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Opened:
+    """What a process says of its environments; ``max_steps``: where they cut a try off, None: nowhere."""
+
+    schema: DatasetSchema
+    max_steps: int | None
+
+
 class EnvironmentProcess:
     """One child with slots of one kind. After EnvironmentLost, or a call that was cancelled, it is dead."""
 
@@ -52,7 +60,7 @@ class EnvironmentProcess:
         self.kind = kind
         self.meter = meter  # of whoever uses it at present
         self._families, self._resident_bytes_max = dict(families), resident_bytes_max
-        self._schema: DatasetSchema | None = None
+        self._opened: Opened | None = None
         self._given_up = False
         self._channel, theirs = socket.socketpair()
         with theirs:
@@ -77,7 +85,7 @@ class EnvironmentProcess:
     @property
     def usable(self) -> bool:
         """Opened, alive, and not given up."""
-        return self._schema is not None and not self._given_up and self.alive
+        return self._opened is not None and not self._given_up and self.alive
 
     @property
     def resident_bytes(self) -> int:
@@ -88,7 +96,7 @@ class EnvironmentProcess:
         except (OSError, IndexError):
             return 0
 
-    async def open(self, slots: int, rules: TryRules, *, deadline_s: float) -> DatasetSchema:
+    async def open(self, slots: int, rules: TryRules, *, deadline_s: float) -> Opened:
         """Have at least ``slots`` environments. Raises SimulatorError (refused), EnvironmentLost."""
         message = {
             "call": "open",
@@ -99,11 +107,8 @@ class EnvironmentProcess:
         }
         with self._fatal():
             result = await self._call(message, deadline_s)
-            try:
-                self._schema = DatasetSchema.model_validate(result)
-            except ValueError as error:
-                raise EnvironmentLost(LostReason.MALFORMED, f"schema: {error}") from error
-            return self._schema
+            self._opened = _read_opened(result)
+            return self._opened
 
     async def reset(self, seeds: Sequence[tuple[int, int]], *, deadline_s: float) -> list[Reset]:
         """Start new tries: (slot, seed) each. Raises EnvironmentLost."""
@@ -121,8 +126,8 @@ class EnvironmentProcess:
 
     @property
     def _known_schema(self) -> DatasetSchema:
-        assert self._schema is not None, "open comes first"
-        return self._schema
+        assert self._opened is not None, "open comes first"
+        return self._opened.schema
 
     async def _call_slots(self, message: dict[str, Any], count: int, deadline_s: float) -> list[Any]:
         replies = await self._call(message, deadline_s)
@@ -205,6 +210,18 @@ class EnvironmentProcess:
         """Kill, and wait until the system has forgotten the child."""
         self.kill()
         await asyncio.to_thread(self._child.wait)
+
+
+def _read_opened(result: Any) -> Opened:
+    if not isinstance(result, dict) or set(result) != {"schema", "max_steps"}:
+        raise EnvironmentLost(LostReason.MALFORMED, "the answer to open is no description")
+    max_steps = result["max_steps"]
+    if max_steps is not None and (type(max_steps) is not int or max_steps < 1):
+        raise EnvironmentLost(LostReason.MALFORMED, f"max_steps is {max_steps!r}")
+    try:
+        return Opened(schema=DatasetSchema.model_validate(result["schema"]), max_steps=max_steps)
+    except ValueError as error:
+        raise EnvironmentLost(LostReason.MALFORMED, f"schema: {error}") from error
 
 
 def _environment() -> dict[str, str]:

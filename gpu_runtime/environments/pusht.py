@@ -74,6 +74,10 @@ class PushTEnvironment:
             robot_type="pusht_agent",
         )
 
+    @property
+    def max_steps(self) -> int | None:
+        return self._env.spec.max_episode_steps if self._env.spec else None
+
     def schema(self) -> DatasetSchema:
         return self._schema
 

@@ -54,6 +54,7 @@ class ReachEnvironment:
 
     env_id = _ENV_ID
     instruction = "Move the red dot onto the green square."
+    max_steps = MAX_STEPS
 
     def __init__(self, cameras: Sequence[str] = (_TOP,), size: int = 32) -> None:
         self._schema = DatasetSchema(

@@ -38,8 +38,9 @@ class ChunkResult:
     """What one chunk led to; cameras are rendered once, at its end.
 
     ``rewards_C`` float32, zero from ``executed`` on: a try's end cuts its last chunk short. ``success`` is that of
-    the last step taken, ``success_once`` of any step since the reset. ``final_observation`` is what was there when
-    the try ended (to bootstrap the value of a truncated one), None while it goes on.
+    the last step taken, ``success_once`` of any step since the reset, ``success_step`` the count of steps up to the
+    first successful one (0: none yet). ``final_observation`` is what was there when the try ended (to bootstrap the
+    value of a truncated one), None while it goes on.
     """
 
     rewards_C: np.ndarray
@@ -48,6 +49,7 @@ class ChunkResult:
     truncated: bool
     success: bool
     success_once: bool
+    success_step: int
     observation: Observation
     final_observation: Observation | None
 
@@ -70,7 +72,7 @@ def read_reset(reply: Any, schema: DatasetSchema) -> Reset:
 def read_chunk(reply: Any, schema: DatasetSchema, steps: int) -> ChunkResult:
     """Check one slot's answer to a chunk of ``steps`` actions. Raises EnvironmentLost."""
     flags = dict.fromkeys(("terminated", "truncated", "success", "success_once"), bool)
-    fields = _fields(reply, {"rewards": np.ndarray, "executed": int, "observation": dict} | flags)
+    fields = _fields(reply, {"rewards": np.ndarray, "executed": int, "success_step": int, "observation": dict} | flags)
     executed, ended = fields["executed"], fields["terminated"] or fields["truncated"]
     if not 1 <= executed <= steps or (executed < steps and not ended):
         raise _malformed(f"executed {executed} of {steps} actions, ended: {ended}")
@@ -78,6 +80,7 @@ def read_chunk(reply: Any, schema: DatasetSchema, steps: int) -> ChunkResult:
     return ChunkResult(
         rewards_C=_finite(fields["rewards"], (steps,), "rewards"),
         executed=executed,
+        success_step=fields["success_step"],
         **{name: fields[name] for name in flags},
         observation=observation,
         final_observation=observation if ended else None,

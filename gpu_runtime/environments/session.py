@@ -13,10 +13,9 @@ import numpy as np
 from gpu_runtime.environments.base import EnvironmentKind
 from gpu_runtime.environments.busy import BusyMeter
 from gpu_runtime.environments.errors import EnvironmentLost, LostReason, SessionError, WrongAction
-from gpu_runtime.environments.process import EnvironmentProcess
+from gpu_runtime.environments.process import EnvironmentProcess, Opened
 from gpu_runtime.environments.results import ChunkResult, Reset
 from gpu_runtime.environments.slot import TryRules
-from gpu_runtime.protocol.schema import DatasetSchema
 
 R = TypeVar("R")
 
@@ -59,14 +58,16 @@ class EnvironmentSession:
     def __init__(
         self,
         spec: SessionSpec,
-        schema: DatasetSchema,
+        opened: Opened,
         parts: Sequence[Part],
         *,
         deadlines: Deadlines,
         busy: BusyMeter,
         on_end: Callable[["EnvironmentSession"], None],
     ) -> None:
-        self.spec, self.schema, self.busy = spec, schema, busy
+        self.spec, self.schema, self.busy = spec, opened.schema, busy
+        bounds = [bound for bound in (spec.rules.steps_max, opened.max_steps) if bound is not None]
+        self.max_steps = min(bounds, default=None)  # of one try; None: nothing cuts it off
         self.processes = tuple(part.process for part in parts)
         self.steps = 0  # of all environments added up
         self._parts, self._deadlines, self._on_end = tuple(parts), deadlines, on_end

@@ -31,7 +31,7 @@ class Slot:
     def __init__(self, environment: Environment, schema: DatasetSchema) -> None:
         self.rules = TryRules()
         self._environment, self._schema = environment, schema
-        self._success_once, self._steps = False, 0
+        self._success_step, self._steps = 0, 0
 
     def warm_up(self) -> None:
         """Let the first picture, which compiles shaders for seconds, be on nobody's clock."""
@@ -40,7 +40,7 @@ class Slot:
     def reset(self, seed: int) -> dict[str, Any]:
         """Start a new try."""
         state_S = self._environment.reset(seed).state_S
-        self._success_once, self._steps = False, 0
+        self._success_step, self._steps = 0, 0
         return {
             "observation": self._observation(state_S),
             "solved": self._environment.succeeded(),
@@ -53,8 +53,9 @@ class Slot:
         for executed, action_A in enumerate(actions_CA, start=1):
             result = self._environment.step(action_A)
             rewards_C[executed - 1] = result.reward
-            self._success_once |= result.success
             self._steps += 1
+            if result.success and not self._success_step:
+                self._success_step = self._steps
             terminated = result.terminated and self.rules.ends_on_termination
             truncated = not terminated and (result.truncated or self._steps == self.rules.steps_max)
             if terminated or truncated:
@@ -65,7 +66,8 @@ class Slot:
             "terminated": terminated,
             "truncated": truncated,
             "success": result.success,
-            "success_once": self._success_once,
+            "success_once": self._success_step > 0,
+            "success_step": self._success_step,
             "observation": self._observation(result.observation.state_S),
         }
 

@@ -28,7 +28,7 @@ class Worker:
 
     def __init__(self) -> None:
         self._slots: list[Slot] = []
-        self._schema: dict[str, Any] = {}
+        self._described: dict[str, Any] = {}
         self._calls = {"open": self._open, "reset": self._reset, "step": self._step}
 
     def answer(self, message: dict[str, Any]) -> dict[str, Any]:
@@ -48,12 +48,12 @@ class Worker:
             environment = start(kind, message["families"])
             _one_thread()
             schema = environment.schema() if kind.cameras != () else without_cameras(environment.schema())
-            self._schema = schema.model_dump(mode="json")
+            self._described = {"schema": schema.model_dump(mode="json"), "max_steps": environment.max_steps}
             self._slots.append(Slot(environment, schema))
             self._slots[-1].warm_up()
         for slot in self._slots:
             slot.rules = TryRules(**message["rules"])
-        return self._schema
+        return self._described
 
     def _reset(self, message: dict[str, Any]) -> list[Any]:
         return [self._slots[slot].reset(seed) for slot, seed in message["seeds"]]
