@@ -2,7 +2,7 @@
 
 from typing import Annotated, Literal
 
-from pydantic import Field
+from pydantic import Field, model_validator
 
 from gpu_runtime.protocol.base import Message
 from gpu_runtime.protocol.exploration import ValueSpec
@@ -69,6 +69,16 @@ class GrpoSpec(_Clipped):
     min_std: Annotated[float, Field(ge=0, le=1000)] = 1e-3
     filter_low: Annotated[float | None, Field(description="Groups with a lower mean return are left out.")] = None
     filter_high: Annotated[float | None, Field(description="Groups with a higher mean return are left out.")] = None
+
+    @model_validator(mode="after")
+    def _filter_is_a_range(self) -> "GrpoSpec":
+        low, high = self.filter_low, self.filter_high
+        if (low is None) != (high is None):
+            given, other = ("filter_low", "filter_high") if high is None else ("filter_high", "filter_low")
+            raise ValueError(f"{given} {high if low is None else low}: allowed: together with {other} only")
+        if low is not None and high is not None and low >= high:
+            raise ValueError(f"filter_high {high}: allowed: above filter_low ({low})")
+        return self
 
 
 class ReinforceSpec(Message):

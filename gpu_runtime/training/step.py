@@ -89,7 +89,7 @@ class DeviceStep:
     def _open(self, member: Member) -> None:
         member.batch = unpack_batch(*self._partitions.open(member.partition_id))
         member.inputs = to_features(member.batch, member.job.slot.query_tokens)
-        member.tokens = sum(member.job.backbone.tokens(feature) for feature in member.inputs)
+        member.tokens = member.job.backbone.tokens_together(member.inputs)
 
     def _encode(self, members: Sequence[Member]) -> tuple[dict[str, Features], int]:
         """Features by partition and the nanoseconds of the shared forward.

@@ -30,6 +30,7 @@ class Bootstrap(StrEnum):
 
     STANDARD = "standard"  # truncated and not terminated: the return would have gone on
     ALWAYS = "always"  # terminated too: where success ends a dense reward, it must not look like a loss
+    NEVER = "never"  # a step limit is part of the task: what lies behind it counts for nothing
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -95,7 +96,7 @@ def _bootstrapped(
     """(rewards with the bootstrap added, done, valid), each [n, B, C]."""
     valid = rollout.valid_steps()
     done = (rollout.terminated_nBC | rollout.truncated_nBC) & valid
-    goes_on = done if config.bootstrap is Bootstrap.ALWAYS else done & ~rollout.terminated_nBC
+    goes_on = _goes_on(config.bootstrap, done, rollout.terminated_nBC)
     rewards = rollout.kept_rewards().to(values.dtype)
     if final_values_nB is None:
         if bool(goes_on.any()):
@@ -104,6 +105,17 @@ def _bootstrapped(
     require_shape("final_values", final_values_nB.shape, rewards.shape[:2])
     final = torch.where(goes_on, final_values_nB.detach()[..., None].to(values.dtype), torch.zeros_like(rewards))
     return rewards + config.gamma * final, done, valid
+
+
+def _goes_on(bootstrap: Bootstrap, done_nBC: Tensor, terminated_nBC: Tensor) -> Tensor:
+    """Ends behind which the return is continued by a value."""
+    match bootstrap:
+        case Bootstrap.ALWAYS:
+            return done_nBC
+        case Bootstrap.NEVER:
+            return torch.zeros_like(done_nBC)
+        case Bootstrap.STANDARD:
+            return done_nBC & ~terminated_nBC
 
 
 def _recursion(
