@@ -9,7 +9,8 @@ import numpy as np
 class VLAFeature:
     """Model-facing prefix of one sample: views in order, instruction, action-query tokens (OFT; 0 for other heads).
 
-    images: uint8 [H, W, 3] RGB each, upright, already at the size the policy is trained at.
+    images: uint8 [H, W, 3] RGB each, upright, already at the size the policy is trained at; none for a policy that is
+    told its state only.
     Raises ValueError naming the field and the value.
     """
 
@@ -18,8 +19,6 @@ class VLAFeature:
     query_tokens: int = 0
 
     def __post_init__(self) -> None:
-        if not self.images:
-            raise ValueError("images: a sample needs at least one view, got none")
         for index, image in enumerate(self.images):
             if image.dtype != np.uint8 or image.ndim != 3 or image.shape[2] != 3 or 0 in image.shape:
                 raise ValueError(f"images[{index}]: expected uint8 [H, W, 3], got {image.dtype} {list(image.shape)}")

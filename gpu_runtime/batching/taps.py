@@ -18,6 +18,10 @@ class TapKind(StrEnum):
     QUERY = "query"  # last-layer hidden states at the action-query tokens
 
 
+IMAGE_TAPS = frozenset({TapKind.VISION, TapKind.MERGED})
+"""Taps that have no rows for a sample without a view."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Tap:
     """A parsed tap. ``layer`` counts text layers from 0; None where no text layer runs."""

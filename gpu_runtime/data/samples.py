@@ -90,11 +90,11 @@ class SampleSource:
 
 
 def _select_cameras(dataset: LeRobotDataset, selection: DatasetSelection) -> tuple[Camera, ...]:
-    """The selected views in the order asked; every one must exist, none twice."""
+    """The selected views in the order asked, perhaps none; every one must exist, none twice."""
     available = {camera.key: camera for camera in dataset.schema.cameras}
     wanted = selection.cameras if selection.cameras is not None else tuple(available)
     missing = [key for key in wanted if key not in available]
-    if missing or not wanted or len(set(wanted)) != len(wanted):
+    if missing or len(set(wanted)) != len(wanted):
         raise SelectionMismatch(
             "camera_mismatch",
             f"dataset.cameras is {list(wanted)}; each of the dataset's views may be named once: {list(available)}",
@@ -105,6 +105,12 @@ def _select_cameras(dataset: LeRobotDataset, selection: DatasetSelection) -> tup
 
 def _check_selection(dataset: LeRobotDataset, selection: DatasetSelection, horizon: int) -> None:
     schema = dataset.schema
+    if not (selection.use_state or _select_cameras(dataset, selection)):
+        raise SelectionMismatch(
+            "camera_mismatch",
+            "dataset.cameras is empty and dataset.use_state false: nothing to act on; allowed: the state, or any of "
+            f"the views {[camera.key for camera in schema.cameras]}",
+        )
     if selection.action_dim is not None and selection.action_dim != schema.action.dim:
         raise SelectionMismatch(
             "action_dim_mismatch",

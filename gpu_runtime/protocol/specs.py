@@ -72,7 +72,10 @@ class DatasetSelection(Message):
     """Which dataset version, and which of its views the policy sees."""
 
     id: Annotated[str, Field(description="Dataset version id.")]
-    cameras: Annotated[tuple[str, ...] | None, Field(description="Views in this order; default: all.")] = None
+    cameras: Annotated[
+        tuple[str, ...] | None,
+        Field(description="Views in this order; default: all. []: none, the policy acts on its state alone."),
+    ] = None
     action_dim: Annotated[int | None, Field(ge=1, description="Refuse the job unless the dataset has it.")] = None
     use_state: bool = True
     image_size: Annotated[int, Field(ge=32, le=1024, multiple_of=32, description="Square input, pixels.")] = 224

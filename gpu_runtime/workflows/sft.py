@@ -54,7 +54,7 @@ class SftWorkflow:
     async def _produce(self, work: Work) -> None:
         frames = await run_in(self.readers, self.plan.frames, work)
         partition_id = f"{self.job.job_id}.{self.job.attempt}.{work.name.replace('/', '-')}.{uuid.uuid4().hex[:8]}"
-        samples, tokens = len(frames), len(frames) * self.tokens_per_sample
+        samples, tokens = len(frames), self._prompts(len(frames)) * self.tokens_per_sample
         reserved = await self.queue.reserve(
             self.job, work, partition_id, priority=self.spec.priority, samples=samples, tokens=tokens
         )
@@ -69,6 +69,12 @@ class SftWorkflow:
             reason = getattr(error, "code", None)  # a foreign library's code may be a number
             reason = reason if isinstance(reason, str) else "dataset_unreadable"
             raise WorkloadFailed(Failure(reason=reason, message=f"{work.name}: {error}")) from error
+
+    def _prompts(self, samples: int) -> int:
+        """Prompts that a forward runs: those of words alone repeat, and equal ones run once."""
+        if self.source.cameras:
+            return samples
+        return 1 if self.spec.dataset.instruction is not None else min(samples, len(self.source.dataset.tasks))
 
 
 def tokens_per_sample(job: MountedJob, views: int, image_size: int, instructions: tuple[str, ...]) -> int:

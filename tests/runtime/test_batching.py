@@ -40,7 +40,6 @@ def prepared(length: int, *, grid: ImageGrid = SMALL_GRID, queries: int = 0) -> 
 @pytest.mark.parametrize(
     ("fields", "message"),
     [
-        ({"images": ()}, "images: a sample needs at least one view"),
         ({"images": (IMAGE, IMAGE.astype(np.float32))}, r"images\[1\]: expected uint8 \[H, W, 3\], got float32"),
         ({"images": (np.zeros((3, 32, 32), np.uint8),)}, r"images\[0\]: .*got uint8 \[3, 32, 32\]"),
         ({"images": (np.zeros((0, 32, 3), np.uint8),)}, r"images\[0\]"),

@@ -43,6 +43,9 @@ class FakeBase:
     def tokens(self, feature) -> int:
         return 10 * len(feature.images)
 
+    def tokens_together(self, features) -> int:
+        return sum(map(self.tokens, features))
+
     def encode(self, features, taps):
         self.clock.spend_us(100)
         self.forwards.append(len(features))

@@ -9,6 +9,7 @@ from collections.abc import Collection, Sequence
 import torch
 
 from gpu_runtime.batching.feature import VLAFeature
+from gpu_runtime.batching.repeats import without_repeats
 from gpu_runtime.batching.signature import ImageView, PrefixSignature, group_key
 from gpu_runtime.protocol.messages import BaseModelInfo
 
@@ -51,6 +52,10 @@ class Backbone(ABC):
     @abstractmethod
     def tokens(self, feature: VLAFeature) -> int:
         """Prompt tokens of the sample, image tokens included. Raises ValueError for a sample this base can't read."""
+
+    def tokens_together(self, features: Sequence[VLAFeature]) -> int:
+        """Prompt tokens that a forward runs for samples of one owner: equal prompts of words alone run once."""
+        return sum(self.tokens(feature) for feature in without_repeats(features))
 
     @abstractmethod
     def encode(self, features: Sequence[VLAFeature], taps: Sequence[Collection[str]]) -> list[dict[str, torch.Tensor]]:

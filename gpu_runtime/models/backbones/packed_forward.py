@@ -10,6 +10,7 @@ R rotary width, C channels, F frames, H and W pixels of a patch.
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
+from typing import cast
 
 import numpy as np
 import torch
@@ -75,16 +76,19 @@ class PackedForward:
         text_patches = sum(batch.patch_counts[: batch.text_samples])
         merged_MD = None
         if plan.merged:
-            merged_MD = self._vision.merger(vision.last_PD)
+            merged_MD = self._merge(self._vision.merger, vision.last_PD)
         elif plan.depth:
-            merged_MD = self._vision.merger(vision.last_PD[:text_patches])
+            merged_MD = self._merge(self._vision.merger, vision.last_PD[:text_patches])
         layers = self._run_text(batch, plan, vision, merged_MD, text_patches) if merged_MD is not None else {}
         return PackedOutputs(vision_PD=vision.last_PD, merged_MD=merged_MD, layers=layers)
 
     def _run_vision(
         self, images: Sequence[np.ndarray], grids: Sequence[ImageGrid], *, deepstack: bool
     ) -> VisionOutputs:
-        """Every view attends within itself."""
+        """Every view attends within itself; without any view there are no rows."""
+        if not images:
+            none_PD = torch.empty(0, self._vision.config.hidden_size, device=self.device, dtype=self.dtype)
+            return VisionOutputs(last_PD=none_PD, deepstack=(none_PD,) * len(self._vision.deepstack_visual_indexes))
         positions, cosines, sines = zip(*(self._grid_tables(grid) for grid in grids), strict=True)
         patches_PV = self._processing.patchify(images, self.device).to(self.dtype)
         hidden_PD = self._patch_embedding(patches_PV) + torch.cat(positions)
@@ -115,10 +119,16 @@ class PackedForward:
             hidden = layer(hidden, position_embeddings=rotary, segments=segments)
             if index < len(vision.deepstack):
                 merger = self._vision.deepstack_merger_list[index]
-                hidden[0, image_index_M] += merger(vision.deepstack[index][:text_patches])
+                hidden[0, image_index_M] += self._merge(merger, vision.deepstack[index][:text_patches])
             if index in plan.layers:
                 outputs[index] = self._text.norm(hidden)[0] if index == len(self._text.layers) - 1 else hidden[0]
         return outputs
+
+    def _merge(self, merger: nn.Module, patches_PD: torch.Tensor) -> torch.Tensor:
+        """Image tokens of the patches; no work where every prompt is words only."""
+        if len(patches_PD):
+            return cast(torch.Tensor, merger(patches_PD))
+        return torch.empty(0, self._text.config.hidden_size, device=self.device, dtype=self.dtype)
 
     def _segments(self, lengths: Sequence[int]) -> DeviceSegments:
         return DeviceSegments.of(Segments.of(lengths), device=self.device, dtype=self.dtype)

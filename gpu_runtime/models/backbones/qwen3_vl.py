@@ -10,8 +10,9 @@ import torch
 from gpu_runtime.batching.collate import PackedBatch, PreparedSample, collate
 from gpu_runtime.batching.feature import VLAFeature
 from gpu_runtime.batching.microgroups import micro_groups
+from gpu_runtime.batching.repeats import first_equal
 from gpu_runtime.batching.scatter import scatter
-from gpu_runtime.batching.taps import Tap, TapKind, parse_tap, plan_taps
+from gpu_runtime.batching.taps import IMAGE_TAPS, Tap, TapKind, parse_tap, plan_taps
 from gpu_runtime.models.backbones.base import Backbone
 from gpu_runtime.models.backbones.frozen import FrozenQwen3VL
 from gpu_runtime.models.backbones.images import ImageProcessing
@@ -78,7 +79,21 @@ class Qwen3VLBackbone(Backbone):
     def encode(self, features: Sequence[VLAFeature], taps: Sequence[Collection[str]]) -> list[dict[str, torch.Tensor]]:
         if len(features) != len(taps):
             raise ValueError(f"taps: {len(taps)} entries for {len(features)} samples")
-        samples, parsed = self._prepare_group(features, taps)
+        prepared, asked_taps = self._prepare_group(features, taps)
+        same_as = first_equal(prepared, asked_taps)
+        chosen = sorted(set(same_as))
+        results = dict(
+            zip(chosen, self._run([prepared[i] for i in chosen], [asked_taps[i] for i in chosen]), strict=True)
+        )
+        return [
+            results[first] if first == index else {text: rows.clone() for text, rows in results[first].items()}
+            for index, first in enumerate(same_as)
+        ]
+
+    def _run(
+        self, samples: Sequence[PreparedSample], parsed: Sequence[dict[str, Tap]]
+    ) -> list[dict[str, torch.Tensor]]:
+        """Forwards of bounded size over all samples."""
         needs_text = [any(tap.layer is not None for tap in asked.values()) for asked in parsed]
         results: list[dict[str, torch.Tensor]] = [{} for _ in samples]
         for members in micro_groups(samples, needs_text=needs_text, max_tokens=self._max_tokens):
@@ -102,6 +117,8 @@ class Qwen3VLBackbone(Backbone):
                 parsed.append({text: self._parse(text) for text in asked})
                 if TapKind.QUERY in asked and not feature.query_tokens:
                     raise ValueError("query_tokens: the tap 'query' needs at least one query token, got 0")
+                if not feature.images and (blind := IMAGE_TAPS.intersection(asked)):
+                    raise ValueError(f"images: the tap {min(blind)!r} needs at least one view, got none")
             except ValueError as error:
                 raise ValueError(f"sample {index}: {error}") from error
         return samples, parsed

@@ -12,6 +12,7 @@ from gpu_runtime.models.errors import FeatureMismatch, NotFitted
 from gpu_runtime.models.heads.base import Features
 
 STD_FLOOR = 0.1  # of the root mean square spread: a feature that hardly moves is not blown up to unit size
+STILL_VARIANCE = 1e-9  # of the power: features below it do not vary (words alone), what is left of them is rounding
 
 
 def stack(features: Sequence[Features], tap: str, width: int) -> tuple[Tensor, Tensor | None]:
@@ -30,11 +31,15 @@ def stack(features: Sequence[Features], tap: str, width: int) -> tuple[Tensor, T
 
 def stack_grid(features: Sequence[Features], tap: str, width: int, tokens: int | None = None) -> Tensor:
     """Stack samples that must all have the same token grid (``tokens`` of them when given), [B, L, D]."""
-    grid_BLD, mask_BL = stack(features, tap, width)
-    if mask_BL is not None or tokens not in (None, grid_BLD.shape[1]):
-        found = sorted({sample[tap].shape[0] for sample in features})
+    require_grid(features, tap, width, tokens)
+    return stack(features, tap, width)[0]
+
+
+def require_grid(features: Sequence[Features], tap: str, width: int, tokens: int | None = None) -> None:
+    """Raise FeatureMismatch unless all samples have the same token grid, of ``tokens`` tokens when given."""
+    found = sorted({_tap(sample, tap, width).shape[0] for sample in features})
+    if len(found) != 1 or tokens not in (None, found[0]):
         raise FeatureMismatch(f"tap {tap!r}: {found} tokens, allowed: {tokens or 'one fixed token grid per tenant'}")
-    return grid_BLD
 
 
 def _tap(sample: Features, tap: str, width: int) -> Tensor:
@@ -49,8 +54,9 @@ class Standardizer(nn.Module):
     """Zero mean and unit spread of every feature over the tenant's frames.
 
     A frozen base's features are mostly a constant common mode (87-96 % of the power on a random base); without this
-    a gradient-trained head sees hardly anything move. ``per_token`` keeps one mean per place of a fixed grid;
-    otherwise one per channel, which also fits prompts of different lengths.
+    a gradient-trained head sees hardly anything move. Where nothing moves at all the output is exactly 0.
+    ``per_token`` keeps one mean per place of a fixed grid; otherwise one per channel, which also fits prompts of
+    different lengths.
     """
 
     mean_TD: Tensor
@@ -83,6 +89,8 @@ class Standardizer(nn.Module):
         self.allocate(mean_TD.shape[0])
         self.mean_TD.copy_(mean_TD)
         self.scale_TD.copy_(1 / std_TD.clamp_min(floor).clamp_min(1e-6))
+        if std_TD.square().mean() <= STILL_VARIANCE * x.square().mean():
+            self.scale_TD.zero_()
 
     def forward(self, x_BLD: Tensor) -> Tensor:
         """Standardised features. Raises NotFitted, or FeatureMismatch when the grid is another one."""

@@ -71,7 +71,7 @@ def test_without_state_the_batch_has_none(dataset: LeRobotDataset) -> None:
     [
         ({"cameras": ["wrist"]}, 1, ["wrist", CAMERA]),
         ({"cameras": [CAMERA, CAMERA]}, 1, [CAMERA]),
-        ({"cameras": []}, 1, [CAMERA]),
+        ({"cameras": [], "use_state": False}, 1, ["cameras is empty", "use_state false", CAMERA]),
         ({"action_dim": 7}, 1, ["7", "2 dimensions", "dx, dy"]),
         ({}, 13, ["13", "1 to 12"]),
     ],
