@@ -117,6 +117,7 @@ class RuntimeStatus(Message):
     services: tuple[ServiceStatus, ...]
     active_jobs: int
     partition_bytes: int
+    env_seats_per_tenant: int | None = None  # simulated environments one tenant may hold; None: not told
 
 
 # --- events -----------------------------------------------------------------------------------------------------

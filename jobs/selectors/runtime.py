@@ -55,6 +55,12 @@ def runtime_bases() -> dict[str, BaseModelInfo]:
     return {base.name: base for base in RuntimeStatus.model_validate(snapshot.status).bases}
 
 
+def runtime_env_seats() -> int | None:
+    """How many simulated environments one tenant may hold, as last reported; None if that is not known."""
+    snapshot = _newest()
+    return None if snapshot is None else RuntimeStatus.model_validate(snapshot.status).env_seats_per_tenant
+
+
 def bases_offered() -> list[dict[str, Any]]:
     """Every base model of this deployment with what the runtime knows of it."""
     known = runtime_bases()

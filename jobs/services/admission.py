@@ -1,40 +1,43 @@
-"""What a specification must agree with before it is admitted: the dataset's summary and the resident bases."""
+"""What a specification must agree with before it is admitted; here those that start from demonstrations."""
 
 from collections.abc import Iterator
 
-from django.conf import settings
-
+from gpu_runtime.protocol.job_specs import JobSpec
 from gpu_runtime.protocol.messages import BaseModelInfo
 from gpu_runtime.protocol.schema import DatasetSummary
 from gpu_runtime.protocol.specs import SftJobSpec
-from jobs.selectors.runtime import runtime_bases
+from gpu_runtime.protocol.state_only import why_it_needs_cameras
+from jobs.services.policy_admission import admit_policy
+from jobs.services.start import Start, bases_allowed, refused, resident_base
 from tenants.datasets.models import DatasetVersion, VersionState
 from tenants.datasets.selectors import version_get
 from tenants.errors import ApplicationError, FieldError
 from tenants.models import Tenant
 
 
-def admit(tenant: Tenant, spec: SftJobSpec) -> DatasetVersion:
-    """The dataset version the job will read. Raises ApplicationError 422 with every disagreement at once."""
+def admit(tenant: Tenant, spec: JobSpec) -> Start:
+    """What the job starts from. Raises ApplicationError 422 with every disagreement at once."""
+    return admit_demonstrations(tenant, spec) if isinstance(spec, SftJobSpec) else admit_policy(tenant, spec)
+
+
+def admit_demonstrations(tenant: Tenant, spec: SftJobSpec) -> Start:
+    """The dataset's summary and the resident bases must agree with the specification. Raises ApplicationError 422."""
     errors = list(_base_errors(spec))
     version, dataset_errors = _dataset(tenant, spec)
     errors += dataset_errors
     if version is not None:
         errors += _summary_errors(spec, DatasetSummary.model_validate(version.summary))
     if errors or version is None:
-        names = ", ".join(error.pointer for error in errors)
-        detail = f"The job cannot run as asked: see {names}."
-        raise ApplicationError(code="validation_failed", status=422, detail=detail, errors=tuple(errors))
-    return version
+        raise refused(errors)
+    return Start(base_model=spec.base_model, head=spec.head.type, dataset_version=version)
 
 
 def _base_errors(spec: SftJobSpec) -> Iterator[FieldError]:
-    allowed = list(settings.JOYNEXUS_BASE_MODELS)
-    if spec.base_model not in allowed:
-        detail = f"Base model {spec.base_model!r} is not resident here. Allowed: {', '.join(allowed)}."
+    is_offered, base = resident_base(spec.base_model)
+    if not is_offered:
+        detail = f"Base model {spec.base_model!r} is not resident here. Allowed: {bases_allowed()}."
         yield FieldError(pointer="/base_model", code="unknown_base_model", detail=detail)
         return
-    base = runtime_bases().get(spec.base_model)
     tap = getattr(spec.head, "tap", "")
     if base is not None and tap.startswith("layer:") and not _has_layer(base, int(tap.removeprefix("layer:"))):
         detail = (
@@ -86,8 +89,8 @@ def _summary_errors(spec: SftJobSpec, summary: DatasetSummary) -> Iterator[Field
 def _camera_errors(spec: SftJobSpec, available: list[str]) -> Iterator[FieldError]:
     asked = available if spec.dataset.cameras is None else list(spec.dataset.cameras)
     pointer, has = "/dataset/cameras", f"the dataset has {available}"
-    if not asked:
-        yield FieldError(pointer=pointer, code="no_camera", detail=f"At least one camera is needed; {has}.")
+    if not asked and (why := why_it_needs_cameras(spec)) is not None:
+        yield FieldError(pointer=pointer, code="no_camera", detail=f"No camera is chosen: {why}; {has}.")
     unknown = [key for key in asked if key not in available]
     if unknown:
         detail = f"Unknown cameras {unknown} in {asked}; {has}. Allowed: any of those, in any order."

@@ -10,9 +10,9 @@ from django.db.models import F
 from django.utils import timezone
 from pydantic import TypeAdapter
 
-from gpu_runtime.protocol.messages import DatasetBinding, RuntimeStatus, SubmitJob, WorkloadStatus
-from gpu_runtime.protocol.schema import DatasetSummary
 from gpu_runtime.protocol.job_specs import JobSpec
+from gpu_runtime.protocol.messages import DatasetBinding, PolicyBinding, RuntimeStatus, SubmitJob, WorkloadStatus
+from gpu_runtime.protocol.schema import DatasetSummary
 from jobs.models import Job, JobAttempt
 from jobs.runtime_client import RuntimeClient, RuntimeRefused, RuntimeUnreachable
 from jobs.services.attempts import attempt_close, attempt_follow
@@ -132,20 +132,35 @@ def _accepted(job: Job, answer: WorkloadStatus, runtime: RuntimeClient) -> Dispa
 
 def _queued(job_id: UUID) -> Job | None:
     with platform_scope():
-        return Job.objects.select_related("tenant", "dataset_version").filter(pk=job_id, state=JobState.QUEUED).first()
+        jobs = Job.objects.select_related("tenant", "dataset_version", "policy")
+        return jobs.filter(pk=job_id, state=JobState.QUEUED).first()
 
 
 def _message(job: Job) -> SubmitJob:
-    version = job.dataset_version
     return SubmitJob(
         job_id=str(job.pk),
         attempt=job.attempt,
         tenant_id=str(job.tenant_id),
         tenant_weight=job.tenant.weight,
         spec=_SPEC.validate_python(job.spec),
-        dataset=DatasetBinding(
-            version_id=str(version.pk),
-            storage_key=version.storage_key,
-            summary=DatasetSummary.model_validate(version.summary),
-        ),
+        dataset=_dataset_binding(job),
+        policy=_policy_binding(job),
     )
+
+
+def _dataset_binding(job: Job) -> DatasetBinding | None:
+    version = job.dataset_version
+    if version is None:
+        return None
+    return DatasetBinding(
+        version_id=str(version.pk),
+        storage_key=version.storage_key,
+        summary=DatasetSummary.model_validate(version.summary),
+    )
+
+
+def _policy_binding(job: Job) -> PolicyBinding | None:
+    adapter = job.policy
+    if adapter is None:
+        return None
+    return PolicyBinding(artifact_id=adapter.runtime_key, sha256=adapter.sha256, base_model=job.base_model)

@@ -25,15 +25,18 @@ def job_submit(*, tenant: Tenant, actor: Actor | None, spec: Any) -> Job:
     """
     wanted: JobSpec = parse_body(JobSpec, spec)
     with tenant_scope(tenant):
-        version = admit(tenant, wanted)
+        start = admit(tenant, wanted)
         job = Job.objects.create(
             tenant=tenant,
             kind=wanted.kind,
             name=wanted.name,
             spec=wanted.model_dump(mode="json"),
-            dataset_version=version,
+            base_model=start.base_model,
+            head=start.head,
+            dataset_version=start.dataset_version,
+            policy=start.policy,
             state=JobState.QUEUED,
-            total_steps=wanted.training.steps,
+            total_steps=wanted.total_steps,
             created_by=actor.user if actor else None,
         )
         job_told(job, occurred_at=timezone.now())

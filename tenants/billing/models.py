@@ -26,6 +26,14 @@ class Meter(models.TextChoices):
 
     TRAIN_SAMPLES = "train.samples"  # samples that went through an optimizer step
     TRAIN_COMPUTE_US = "train.compute_us"  # microseconds of measured device time, apportioned
+    PREDICT_CHUNKS = "predict.chunks"  # action chunks a policy answered with
+    PREDICT_COMPUTE_US = "predict.compute_us"  # microseconds of measured device time, apportioned
+    ENV_STEPS = "env.steps"  # simulated steps
+    ENV_COMPUTE_US = "env.compute_us"  # microseconds inside simulators, added up over processes
+
+
+COMPUTE_METERS = (Meter.TRAIN_COMPUTE_US, Meter.PREDICT_COMPUTE_US, Meter.ENV_COMPUTE_US)
+"""Measured time, one meter per service: their sum is what the services' spans attribute."""
 
 
 class PriceVersion(AppendOnly):

@@ -13,6 +13,10 @@ HOUR_US = 3_600_000_000
 DEFAULT_PRICES: tuple[tuple[str, Decimal, int], ...] = (
     ("train.samples", Decimal("0.05"), 1_000),
     ("train.compute_us", Decimal("1.08"), HOUR_US),
+    ("predict.chunks", Decimal("0.02"), 1_000),
+    ("predict.compute_us", Decimal("1.08"), HOUR_US),
+    ("env.steps", Decimal("0.01"), 1_000),
+    ("env.compute_us", Decimal("0.108"), HOUR_US),
 )
 
 

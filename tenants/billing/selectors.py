@@ -10,7 +10,7 @@ from uuid import UUID
 from django.db.models import F, QuerySet, Sum
 from django.db.models.functions import TruncDate
 
-from tenants.billing.models import Meter, PriceVersion, RatedUsage, UsageEvent
+from tenants.billing.models import COMPUTE_METERS, PriceVersion, RatedUsage, UsageEvent
 from tenants.models import Tenant
 from tenants.scope import platform_scope, tenant_scope
 
@@ -116,10 +116,13 @@ def prices() -> QuerySet[PriceVersion]:
 
 
 def metered_compute_us() -> dict[str, int]:
-    """Measured device time on the books, tenant id -> microseconds; the other side is `jobs.DeviceSpan.shares`."""
+    """Measured time of all services on the books, tenant id -> microseconds; `jobs.DeviceSpan.shares` is the other side.
+
+    Free work (``billable=False``) counts: it was measured, and is rated 0.
+    """
     with platform_scope():
         rows = (
-            UsageEvent.objects.filter(meter=Meter.TRAIN_COMPUTE_US)
+            UsageEvent.objects.filter(meter__in=COMPUTE_METERS)
             .values("tenant_id")
             .annotate(total=Sum("quantity"))
             .order_by("tenant_id")

@@ -45,6 +45,7 @@ class DatasetVersion(TenantOwned):  # type: ignore[django-manager-missing]
     statistics_hash = models.CharField(max_length=64, blank=True)
     fingerprint = models.CharField(max_length=64, blank=True)
     size_bytes = models.BigIntegerField(default=0)
+    recorded_from = models.UUIDField(null=True, db_index=True)  # the job whose episodes it holds; null: uploaded
     claimed_until = models.DateTimeField(null=True)  # lease of the validating worker; before it, of the message
     attempts = models.PositiveSmallIntegerField(default=0)  # claims so far; fences workers that come back late
     created_at = models.DateTimeField(auto_now_add=True)

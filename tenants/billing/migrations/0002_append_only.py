@@ -15,5 +15,5 @@ def backwards(apps, editor):
 
 
 class Migration(migrations.Migration):
-    dependencies = [("billing", "0002_initial")]
+    dependencies = [("billing", "0001_initial")]
     operations = [migrations.RunPython(forwards, backwards)]

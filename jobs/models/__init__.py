@@ -1,0 +1,22 @@
+"""Rows of the jobs app."""
+
+from jobs.models.job import JOB_STATES, Job, JobAttempt, JobEvent, MetricPoint
+from jobs.models.platform import DeviceSpan, OutboxMessage, RuntimeCursor, RuntimeSnapshot
+from jobs.models.published import Artifact, ArtifactKind, DatasetImport, ImportState, PolicyVersion
+
+__all__ = [
+    "JOB_STATES",
+    "Artifact",
+    "ArtifactKind",
+    "DatasetImport",
+    "DeviceSpan",
+    "ImportState",
+    "Job",
+    "JobAttempt",
+    "JobEvent",
+    "MetricPoint",
+    "OutboxMessage",
+    "PolicyVersion",
+    "RuntimeCursor",
+    "RuntimeSnapshot",
+]
