@@ -1,1 +1,1 @@
-"""`manage.py demo`: two tenants fine-tune on real simulator demonstrations, together, through the public API."""
+"""`manage.py demo`: four tenants improve policies in simulators, together on one base, through the public API."""

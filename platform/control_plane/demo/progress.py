@@ -26,6 +26,10 @@ class Progress:
         self._said_s = float("-inf")
         self._first: tuple[float, int] | None = None
 
+    def due(self) -> bool:
+        """Whether a line now would be said; finding out what to note may cost something."""
+        return self._clock() - self._said_s >= _EVERY_S
+
     def update(self, done: int, total: int, note: str = "") -> None:
         """Say how far it is, if the last line is old enough or this is the end."""
         now_s = self._clock()

@@ -4,12 +4,12 @@ import json
 import subprocess
 import sys
 import threading
-from collections.abc import Sequence
+from collections.abc import Iterable
 from pathlib import Path
 
 from control_plane.conf import environment as env
 from control_plane.demo.progress import Progress, say
-from control_plane.demo.scenario import Participant
+from control_plane.demo.scenario import Demonstrations
 
 
 class RecordingFailed(RuntimeError):
@@ -23,22 +23,22 @@ class SimulatorMissing(RecordingFailed):
 _SIMULATOR_MISSING = 3  # the recorder's exit status
 
 
-def record_all(participants: Sequence[Participant], folder: Path) -> dict[Participant, Path]:
-    """A LeRobot dataset for each participant, from the cache where it is there already.
+def record_all(wanted: Iterable[Demonstrations], folder: Path) -> dict[Demonstrations, Path]:
+    """A LeRobot dataset for each, from the cache where it is there already.
 
     Raises SimulatorMissing, or RecordingFailed with the simulator's last lines.
     """
     folder.mkdir(parents=True, exist_ok=True)
-    paths = {who: folder / _cache_name(who) for who in participants}
+    paths = {what: folder / what.folder for what in wanted}
     failures: list[RecordingFailed] = []
     threads = [
-        threading.Thread(target=_record, args=(who, path, failures))
-        for who, path in paths.items()
+        threading.Thread(target=_record, args=(what, path, failures))
+        for what, path in paths.items()
         if not path.exists()
     ]
-    for who, path in paths.items():
+    for what, path in paths.items():
         if path.exists():
-            say(f"  {who.environment} ({who.cameras}): recorded earlier, in {path}")
+            say(f"  {what.name}: recorded earlier, in {path}")
     for thread in threads:
         thread.start()
     for thread in threads:
@@ -48,18 +48,15 @@ def record_all(participants: Sequence[Participant], folder: Path) -> dict[Partic
     return paths
 
 
-def _cache_name(who: Participant) -> str:
-    return f"{who.task}-{who.cameras.replace(',', '+')}-{who.image_size}px-{who.episodes}ep-seed{who.seed}"
-
-
-def _record(who: Participant, path: Path, failures: list[RecordingFailed]) -> None:
+def _record(what: Demonstrations, path: Path, failures: list[RecordingFailed]) -> None:
     options = {
-        "--env": who.environment,
-        "--episodes": str(who.episodes),
+        "--env": what.environment,
+        "--episodes": str(what.episodes),
         "--out": str(path),
-        "--cameras": who.cameras,
-        "--size": str(who.image_size),
-        "--seed": str(who.seed),
+        "--cameras": what.cameras,
+        "--state": what.state,
+        "--size": str(what.image_size),
+        "--seed": str(what.seed),
     }
     argv = [sys.executable, "-m", "gpu_runtime", "record", "--progress-json"]
     for option, value in options.items():
@@ -72,16 +69,16 @@ def _record(who: Participant, path: Path, failures: list[RecordingFailed]) -> No
         stderr=subprocess.STDOUT,
         text=True,
     )
-    tail = _follow(process, who)
+    tail = _follow(process, what)
     status = process.wait()
     if status == _SIMULATOR_MISSING:
-        failures.append(SimulatorMissing(tail[-1] if tail else f"{who.environment} cannot run here"))
+        failures.append(SimulatorMissing(tail[-1] if tail else f"{what.environment} cannot run here"))
     elif status != 0:
         last = "\n".join(tail[-12:])
-        failures.append(RecordingFailed(f"recording {who.environment} ended with status {status}:\n{last}"))
+        failures.append(RecordingFailed(f"recording {what.environment} ended with status {status}:\n{last}"))
 
 
-def _follow(process: subprocess.Popen[str], who: Participant) -> list[str]:
+def _follow(process: subprocess.Popen[str], what: Demonstrations) -> list[str]:
     """Turn the recorder's progress lines into ours; keep everything else for the error message."""
     steps: dict[str, Progress] = {}
     other: list[str] = []
@@ -95,6 +92,6 @@ def _follow(process: subprocess.Popen[str], who: Participant) -> list[str]:
             other.append(line.rstrip())
             continue
         phase = str(update["phase"])
-        step = steps.setdefault(phase, Progress(f"{who.task} {phase}", str(update["unit"])))
+        step = steps.setdefault(phase, Progress(f"{what.name}, {phase}", str(update["unit"])))
         step.update(int(update["done"]), int(update["total"]))
     return other

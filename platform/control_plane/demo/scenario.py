@@ -1,30 +1,24 @@
-"""Who takes part in the demo and what each asks for."""
+"""Who takes part in the demo and what each asks for. Settings: those under which learning was measured to work."""
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import Any
 
 BASE_MODEL = "tiny-qwen3-vl"
-EPISODES = 60
+Options = Mapping[str, Any]
+FRESH_SEED = 50_000  # evaluations count up from it; nobody demonstrates or trains there
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class Participant:
-    """A tenant of the demo: what it records and the job it submits."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Demonstrations:
+    """What a scripted expert records; equal ones are recorded once."""
 
-    tenant: str
-    email: str
     environment: str
     cameras: str
-    head: dict[str, Any]
-    training: dict[str, Any]
-    optimizer: dict[str, Any]
-    episodes: int = EPISODES
-    image_size: int = 64
+    episodes: int
+    state: str = "proprioception"
+    image_size: int = 64  # pixels
     seed: int = 0
-
-    @property
-    def head_name(self) -> str:
-        return str(self.head["type"])
 
     @property
     def task(self) -> str:
@@ -32,62 +26,61 @@ class Participant:
         return self.environment.rpartition("/")[2]
 
     @property
-    def dataset_name(self) -> str:
-        return f"{self.task} demonstrations, {self.cameras}"
+    def name(self) -> str:
+        return f"{self.task}, {self.episodes} demonstrations, {self.state} state"
 
-    def specification(self, version_id: str) -> dict[str, Any]:
-        """The job as the API takes it."""
-        return {
-            "kind": "sft",
-            "name": f"{self.task} {self.head_name}",
-            "base_model": BASE_MODEL,
-            "head": self.head,
-            "dataset": {"id": version_id, "image_size": self.image_size},
-            "training": self.training,
-            "optimizer": self.optimizer,
-        }
+    @property
+    def folder(self) -> str:
+        """Everything that makes a recording what it is."""
+        cameras = self.cameras.replace(",", "+")
+        return f"{self.task}-{self.state}-{cameras}-{self.image_size}px-{self.episodes}ep-seed{self.seed}"
 
 
-_TRAINING = {"steps": 400, "batch_size": 16, "evaluate_every": 100, "checkpoint_every": 50}
-_FLOW_HEAD = {
-    "type": "gr00t",
-    "horizon": 4,
-    "tap": "vision",
-    "width": 128,
-    "layers": 4,
-    "heads": 4,
-    "output_width": 128,
-    "future_tokens": 4,
-    "noise_draws": 2,
-    "dropout": 0.1,
-}
-_MLP_HEAD = {"type": "mlp", "horizon": 4}
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Imitation:
+    """Supervised fine-tuning: ``training`` and ``optimizer`` of the job."""
+
+    training: Options
+    optimizer: Options
 
 
-def _pair(one_view: tuple[str, str], two_views: tuple[str, str]) -> tuple[Participant, Participant]:
-    """(environment, cameras) of each: a regression head on one camera, a flow head on two."""
-    regression = Participant(
-        tenant="Demo lab A",
-        email="lab-a@demo.invalid",
-        environment=one_view[0],
-        cameras=one_view[1],
-        head=_MLP_HEAD,
-        # Its steps are cheap, and tenants get equal device time, not equal steps: a larger batch keeps pace.
-        training=_TRAINING | {"batch_size": 32},
-        optimizer={"lr": 1e-3, "warmup_steps": 30},
-    )
-    flow = Participant(
-        tenant="Demo lab B",
-        email="lab-b@demo.invalid",
-        environment=two_views[0],
-        cameras=two_views[1],
-        head=_FLOW_HEAD,
-        training=_TRAINING,
-        optimizer={"lr": 2e-3, "warmup_steps": 30},
-        seed=1,
-    )
-    return regression, flow
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reinforcement:
+    """Reinforcement learning: the parts of the job that are not policy or environment."""
+
+    algorithm: Options
+    exploration: Options
+    collection: Options
+    training: Options
+    optimizer: Options
+    unexplored: tuple[str, ...] = ()
 
 
-MANISKILL = _pair(("PushCube-v1", "base"), ("PickCube-v1", "base,hand"))
-PUSHT = _pair(("gym_pusht/PushT-v0", "top"), ("gym_pusht/PushT-v0", "top,agent"))
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Participant:
+    """A tenant of the demo. ``start`` makes the policy of "before", ``main`` the one of "after".
+
+    ``selection``: what the policy sees. ``must_improve``: the demo fails unless success rises.
+    """
+
+    tenant: str
+    email: str
+    demonstrations: Demonstrations
+    selection: Options
+    head: Options
+    start: Imitation
+    main: Imitation | Reinforcement
+    executed_steps: int
+    max_steps: int
+    must_improve: bool
+    episodes: int = 50  # of each evaluation
+    videos: int = 2  # of each evaluation, per outcome
+    environment_options: Options = field(default_factory=dict)
+
+    @property
+    def algorithm(self) -> str:
+        return str(self.main.algorithm["type"]) if isinstance(self.main, Reinforcement) else "sft"
+
+    @property
+    def head_name(self) -> str:
+        return str(self.head["type"])

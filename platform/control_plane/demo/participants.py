@@ -1,0 +1,156 @@
+"""The four tenants of the demo: two ways of reinforcement learning, a third environment, and imitation from pixels."""
+
+from typing import Any
+
+from control_plane.demo.scenario import Demonstrations, Imitation, Participant, Reinforcement
+
+_MLP = {"type": "mlp", "horizon": 4}
+_STATE_MLP = _MLP | {"tap": "layer:0"}  # reads the instruction's tokens: without cameras there are no image tokens
+_STATE_FLOW = {
+    "type": "gr00t",
+    "horizon": 4,
+    "tap": "layer:0",
+    "width": 64,
+    "layers": 2,
+    "heads": 2,
+    "output_width": 64,
+    "future_tokens": 2,
+    "noise_draws": 4,
+    "dropout": 0.0,
+}
+_STATE_ONLY = {"cameras": [], "image_size": 64}
+_CAMERA = {"image_size": 64}
+
+_WEAK_START = Imitation(
+    training={"steps": 100, "batch_size": 128, "evaluate_every": 100, "checkpoint_every": 50, "holdout_fraction": 0.0},
+    optimizer={"lr": 1e-3, "warmup_steps": 50},
+)
+_ONE_STEP = Imitation(
+    training={"steps": 1, "batch_size": 32, "evaluate_every": 1, "checkpoint_every": 1},
+    optimizer={"lr": 1e-3, "warmup_steps": 1},
+)
+_CAMERA_COURSE = Imitation(
+    training={"steps": 600, "batch_size": 64, "evaluate_every": 150, "checkpoint_every": 100},
+    optimizer={"lr": 1e-3, "warmup_steps": 50},
+)
+_RL_OPTIMIZER = {"lr": 3e-5, "schedule": "constant", "warmup_steps": 0, "weight_decay": 0.0, "grad_clip": 0.5}
+
+
+def _ppo(*, iterations: int, unexplored: tuple[str, ...] = (), dense: str = "difference") -> Reinforcement:
+    """Dense reward as its change from step to step; the critic is told how much time is left."""
+    return Reinforcement(
+        algorithm={
+            "type": "ppo",
+            "gamma": 0.97,
+            "gae_lambda": 0.95,
+            "bootstrap": "never",
+            "value": {"hidden": [128, 128], "lr": 1e-3, "episode_progress": True},
+            "target_kl": 0.03,
+        },
+        exploration={"type": "gaussian", "log_std_init": -1.0},
+        collection={"seats": 8, "processes": 2, "episodes": 24, "reward": {"dense": dense, "per_chunk": -0.01}},
+        training={"iterations": iterations, "epochs": 4, "minibatch_size": 64, "value_warmup": 1},
+        optimizer=_RL_OPTIMIZER,
+        unexplored=unexplored,
+    )
+
+
+def _grpo(
+    *, iterations: int, exploration: dict[str, Any], unexplored: tuple[str, ...] = (), dense: str = "none"
+) -> Reinforcement:
+    """Groups of eight copies of a start; paid for success, and for its haste."""
+    return Reinforcement(
+        algorithm={"type": "grpo", "group_size": 8, "target_kl": 0.03},
+        exploration=exploration,
+        collection={
+            "seats": 8,
+            "processes": 2,
+            "episodes": 32,
+            "reward": {"dense": dense, "success": 1.0, "early_success": 0.5},
+        },
+        training={"iterations": iterations, "epochs": 4, "minibatch_size": 64},
+        optimizer=_RL_OPTIMIZER,
+        unexplored=unexplored,
+    )
+
+
+_GAUSSIAN = {"type": "gaussian", "log_std_init": -1.0}
+_FLOW_SDE = {"type": "flow_sde", "noise_level": 0.5}
+
+
+def _people() -> list[dict[str, Any]]:
+    return [{"tenant": f"Demo lab {name}", "email": f"lab-{name.lower()}@demo.invalid"} for name in "ABCD"]
+
+
+def _maniskill() -> tuple[Participant, ...]:
+    """PushCube twice by reinforcement learning, once from pixels; FetchReach in MuJoCo."""
+    weak = Demonstrations(environment="PushCube-v1", cameras="base", episodes=4, state="privileged")
+    push: dict[str, Any] = {"executed_steps": 4, "max_steps": 48, "must_improve": True}
+    state_only: dict[str, Any] = {"selection": _STATE_ONLY, "head": _STATE_MLP, "start": _WEAK_START}
+    a, b, c, d = _people()
+    return (
+        Participant(**(a | push | state_only), demonstrations=weak, main=_ppo(iterations=16, unexplored=("gripper",))),
+        Participant(
+            **(b | push | state_only),
+            demonstrations=weak,
+            main=_grpo(iterations=14, exploration=_GAUSSIAN, unexplored=("gripper",)),
+        ),
+        Participant(
+            **c,
+            demonstrations=Demonstrations(environment="gymnasium/FetchReach-v4", cameras="scene", episodes=4),
+            selection=_STATE_ONLY,
+            head=_STATE_FLOW,
+            start=_WEAK_START,
+            main=_grpo(iterations=14, exploration=_FLOW_SDE, dense="raw"),
+            executed_steps=4,
+            max_steps=48,
+            must_improve=False,
+        ),
+        Participant(
+            **(d | push),
+            demonstrations=Demonstrations(environment="PushCube-v1", cameras="base", episodes=60, seed=1000),
+            selection=_CAMERA,
+            head=_MLP,
+            start=_ONE_STEP,
+            main=_CAMERA_COURSE,
+        ),
+    )
+
+
+def _pure_python() -> tuple[Participant, ...]:
+    """The same four jobs where no simulator of robots can run: points that reach, a disc that pushes a block."""
+    weak = Demonstrations(environment="joynexus/Reach-v0", cameras="top", episodes=2, image_size=32)
+    reach: dict[str, Any] = {
+        "demonstrations": weak,
+        "selection": _STATE_ONLY,
+        "start": _WEAK_START,
+        "executed_steps": 4,
+        "max_steps": 20,
+        "must_improve": True,
+    }
+    a, b, c, d = _people()
+    return (
+        Participant(**(a | reach), head=_STATE_MLP, main=_ppo(iterations=20, dense="raw")),
+        Participant(**(b | reach), head=_STATE_MLP, main=_grpo(iterations=20, exploration=_GAUSSIAN)),
+        Participant(
+            **(c | reach | {"must_improve": False}),
+            head=_STATE_FLOW,
+            main=_grpo(iterations=20, exploration=_FLOW_SDE, dense="raw"),
+        ),
+        Participant(
+            **d,
+            demonstrations=Demonstrations(environment="gym_pusht/PushT-v0", cameras="top", episodes=60, seed=1000),
+            selection=_CAMERA,
+            head=_MLP,
+            start=_ONE_STEP,
+            main=_CAMERA_COURSE,
+            executed_steps=4,
+            max_steps=200,
+            must_improve=False,
+            episodes=20,
+        ),
+    )
+
+
+MANISKILL = _maniskill()
+PURE_PYTHON = _pure_python()
