@@ -66,7 +66,9 @@ class ServedPolicy:
         if self.policy.state_dim and (request.state_BS is None or request.state_BS.shape[1:] != expected):
             found = None if request.state_BS is None else list(request.state_BS.shape)
             raise InvalidPredict(f"state: shape {found}, allowed: [{len(request.features)}, {self.policy.state_dim}]")
-        return sum(self._tokens(index, feature) for index, feature in enumerate(request.features))
+        for index, feature in enumerate(request.features):
+            self._check_prompt(index, feature)
+        return self.backbone.tokens_together(request.features)
 
     @torch.no_grad()
     def act(self, features: Sequence[Features], request: PredictRequest) -> Decision:
@@ -112,7 +114,7 @@ class ServedPolicy:
             found, allowed = ("missing", "[0, 1] for this critic") if told else ("given", "none for this request")
             raise InvalidPredict(f"progress: {found}, allowed: {allowed}")
 
-    def _tokens(self, index: int, feature: VLAFeature) -> int:
+    def _check_prompt(self, index: int, feature: VLAFeature) -> None:
         seen = [image.shape[:2] for image in feature.images]
         if seen != self._view_sizes:
             raise InvalidPredict(f"features[{index}].images: sizes {seen}, allowed: {self._view_sizes}")
@@ -121,7 +123,7 @@ class ServedPolicy:
                 f"features[{index}].query_tokens: {feature.query_tokens}, allowed: {self.query_tokens} for this head"
             )
         try:
-            return self.backbone.tokens(feature)
+            self.backbone.tokens(feature)
         except ValueError as error:
             raise InvalidPredict(f"features[{index}]: {error}") from error
 
