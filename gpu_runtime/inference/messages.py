@@ -45,6 +45,7 @@ class PredictRequest:
     policy_version: int | Literal["latest"] = "latest"
     keep_features: bool = False  # return handles, for a trainer that won't run the backbone again
     timeout_us: int | None = None  # how long it may wait for its turn
+    unbilled: str | None = None  # why it is measured and not billed, e.g. "redone_after_restart"
 
     def __post_init__(self) -> None:
         if not self.features:
@@ -59,6 +60,8 @@ class PredictRequest:
             raise InvalidPredict(f"progress: shape {list(self.progress_B.shape)}, allowed: [{len(self.features)}]")
         if self.timeout_us is not None and self.timeout_us <= 0:
             raise InvalidPredict(f"timeout_us: {self.timeout_us}, allowed: above zero, or none")
+        if self.unbilled is not None and not self.unbilled:
+            raise InvalidPredict("unbilled: '', allowed: a reason, or none")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)

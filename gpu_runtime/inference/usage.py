@@ -18,6 +18,7 @@ from gpu_runtime.store.records import Entry
 
 SERVICE = "inference"
 CHUNKS, COMPUTE_US = "predict.chunks", "predict.compute_us"
+FAILED = "predict_failed"
 
 
 class Payer(NamedTuple):
@@ -30,14 +31,18 @@ class Payer(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PredictUsage:
-    """One payer's part of a record. What failed is measured, and not billed."""
+    """One payer's part of a record. With a ``reason`` it is measured, not billed; of what failed no chunk counts."""
 
     payer: Payer
     chunks: int
     compute_us: int
     requests: int
     group_size: int  # requests per step, rounded, of the record's steps
-    billable: bool
+    reason: str | None = None
+
+    @property
+    def billable(self) -> bool:
+        return self.reason is None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -74,17 +79,16 @@ class PredictRecord:
 
     def _entry(self, usage: PredictUsage, now_us: int) -> Entry:
         lines = [UsageLine(meter=COMPUTE_US, quantity=usage.compute_us)]
-        if usage.billable:
+        if usage.reason != FAILED:
             lines.insert(0, UsageLine(meter=CHUNKS, quantity=usage.chunks))
-        outcome = "served" if usage.billable else "failed"
         metered = UsageMetered(
-            event_id=f"{self.record_id}/{usage.payer.job_id}/{usage.payer.attempt}/{outcome}",
+            event_id=f"{self.record_id}/{usage.payer.job_id}/{usage.payer.attempt}/{usage.reason or 'served'}",
             span_id=self.record_id,
             step=0,  # predictions are no training steps
             lines=tuple(lines),
             group_size=usage.group_size,
             billable=usage.billable,
-            reason=None if usage.billable else "predict_failed",
+            reason=usage.reason,
         )
         return Entry(
             body=metered,
@@ -115,7 +119,7 @@ class _Open:
     steps: int = 0
     samples: int = 0
     tokens: int = 0
-    sums: defaultdict[tuple[Payer, bool], _Sum] = field(default_factory=lambda: defaultdict(_Sum))
+    sums: defaultdict[tuple[Payer, str | None], _Sum] = field(default_factory=lambda: defaultdict(_Sum))
 
 
 class PredictLedger:
@@ -139,7 +143,8 @@ class PredictLedger:
         total.steps += 1
         for member in outcome.members:
             request, served = member.request, member.failure is None
-            own = total.sums[Payer(request.tenant_id, request.job_id, request.attempt), served]
+            reason = request.unbilled if served else FAILED
+            own = total.sums[Payer(request.tenant_id, request.job_id, request.attempt), reason]
             own.chunks += len(request.features) if served else 0
             own.compute_us += attribution.shares[member.request_id]
             own.requests += 1
@@ -162,18 +167,18 @@ class PredictLedger:
             requests=sum(own.requests for own in total.sums.values()),
             samples=total.samples,
             tokens=total.tokens,
-            usages=tuple(_usage(payer, served, own) for (payer, served), own in total.sums.items()),
+            usages=tuple(_usage(payer, reason, own) for (payer, reason), own in total.sums.items()),
         )
 
 
-def _usage(payer: Payer, served: bool, total: _Sum) -> PredictUsage:
+def _usage(payer: Payer, reason: str | None, total: _Sum) -> PredictUsage:
     return PredictUsage(
         payer=payer,
         chunks=total.chunks,
         compute_us=total.compute_us,
         requests=total.requests,
         group_size=round(total.members / total.requests),
-        billable=served,
+        reason=reason,
     )
 
 

@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from gpu_runtime.inference.errors import ServiceStopped
+from gpu_runtime.inference.errors import InvalidPredict, ServiceStopped
 from gpu_runtime.inference.feature_handles import FeatureHandles
 from gpu_runtime.inference.messages import PredictReply
 from gpu_runtime.inference.policy_store import PolicyStore
@@ -123,11 +123,38 @@ async def test_a_record_becomes_one_span_and_one_usage_event_per_payer_in_the_jo
     ], "written twice, counted once"
     lines = {(usage.event_id.split("/", 1)[1], line.meter): line.quantity for usage in usages for line in usage.lines}
     assert lines["job-bob/1/served", "predict.chunks"] == 3
-    assert ("job-alice/1/failed", "predict.chunks") not in lines
+    assert lines["job-alice/1/predict_failed", "predict.compute_us"] > 0
+    assert ("job-alice/1/predict_failed", "predict.chunks") not in lines
     assert sum(quantity for (_, meter), quantity in lines.items() if meter == "predict.compute_us") == sum(
         span.shares.values()
     )
     journal.close()
+
+
+async def test_what_the_platform_lost_is_measured_again_and_not_billed_again(base, oft, records):
+    service = make_service(records, batch_tokens=10_000, write_every_us=10**9)
+    publish(service, "alice", oft)
+    async with running(service):
+        asked = [ask_oft(seed=seed, unbilled="redone_after_restart" if seed < 2 else None) for seed in range(5)]
+        answers = await replies(service, asked)
+    (record,) = records.written
+    found = {usage.reason: (usage.chunks, usage.billable, usage.compute_us) for usage in record.usages}
+    shares = [reply.share_us for reply in answers]
+    assert found == {
+        "redone_after_restart": (2, False, sum(shares[:2])),
+        None: (3, True, sum(shares[2:])),
+    }
+    bodies = [entry.body for entry in record.entries(now_us=5)][1:]
+    assert {(body.billable, body.reason, body.lines[0].quantity) for body in bodies} == {
+        (False, "redone_after_restart", 2),
+        (True, None, 3),
+    }
+    assert len({body.event_id for body in bodies}) == 2
+
+
+def test_a_reason_for_not_billing_is_a_word():
+    with pytest.raises(InvalidPredict, match="unbilled: '', allowed: a reason, or none"):
+        ask_oft(unbilled="")
 
 
 class SteppingClock:
