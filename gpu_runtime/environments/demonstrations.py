@@ -12,10 +12,11 @@ import numpy as np
 
 from gpu_runtime.data.recorder import Recorder
 from gpu_runtime.environments.base import Environment
-from gpu_runtime.environments.errors import SimulatorError
+from gpu_runtime.environments.errors import CannotRestore, SimulatorError
 from gpu_runtime.environments.experts import Expert
 
 TRIES_PER_EPISODE_MAX = 10
+REPEAT_TOLERANCE = 1e-4  # of any number of the state
 
 
 class Outcome(StrEnum):
@@ -38,6 +39,10 @@ class Demonstration:
 
 class ExpertTooWeak(SimulatorError):
     """The expert solves so few tries that the recording would not end."""
+
+
+class NotRepeatable(SimulatorError):
+    """The same seed and actions did not lead to the same states."""
 
 
 def demonstrate(environment: Environment, expert: Expert, seed: int) -> tuple[Outcome, Demonstration | None]:
@@ -87,15 +92,32 @@ def demonstrations(
 def film(
     environment: Environment, demonstration: Demonstration, recorder: Recorder, on_frame: Callable[[], None]
 ) -> None:
-    """Render every frame of one demonstration into ``recorder`` as one episode."""
-    environment.reset(demonstration.seed)  # what a snapshot does not hold, such as shapes and colours
+    """Render every frame of one demonstration into ``recorder`` as one episode.
+
+    A world that cannot be put back is acted out again instead. Raises NotRepeatable where that leads elsewhere.
+    """
     recorder.start_episode(environment.instruction)
-    rows = zip(demonstration.snapshots_NK, demonstration.states_NS, demonstration.actions_NA, strict=True)
-    for snapshot_K, state_S, action_A in rows:
-        environment.restore(snapshot_K)
+    rows = zip(_again(environment, demonstration), demonstration.states_NS, demonstration.actions_NA, strict=True)
+    for _, state_S, action_A in rows:
         recorder.add(environment.render(), state_S, action_A)
         on_frame()
     recorder.end_episode()
+
+
+def _again(environment: Environment, demonstration: Demonstration) -> Iterator[int]:
+    """Put the world into the state of one frame after the other."""
+    state_S = environment.reset(demonstration.seed).state_S  # what a snapshot does not hold: shapes, colours
+    for index, snapshot_K in enumerate(demonstration.snapshots_NK):
+        try:
+            environment.restore(snapshot_K)
+            yield index
+            continue
+        except CannotRestore:
+            pass
+        if not np.allclose(state_S, demonstration.states_NS[index], atol=REPEAT_TOLERANCE):
+            raise NotRepeatable(f"seed {demonstration.seed}: the same actions lead elsewhere at frame {index}")
+        yield index
+        state_S = environment.step(demonstration.actions_NA[index]).observation.state_S
 
 
 def note(

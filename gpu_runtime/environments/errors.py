@@ -31,6 +31,10 @@ class SchemaMismatch(SimulatorError):
     """A policy does not fit the environment: other cameras, state, action or conventions."""
 
 
+class CannotRestore(SimulatorError):
+    """The environment cannot be put back into an earlier state; reset it and act again."""
+
+
 class NoExpert(SimulatorError):
     """Nobody wrote a scripted controller for this environment."""
 

@@ -1,6 +1,10 @@
 """What gymnasium does not say about a registered id: words, names of its vectors, what success is."""
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
 
 from gpu_runtime.protocol.schema import ActionRepresentation, Gripper, GripperConvention
 
@@ -15,7 +19,9 @@ class GymnasiumTask:
     """One id. Declared sizes are checked against the environment's own when it starts.
 
     ``package`` registers the id when imported. ``observation`` names all that the environment tells: its vector, or
-    its dictionary's entries ``parts`` one after the other. ``proprioception`` are those a policy with cameras gets.
+    its dictionary's entries ``parts`` one after the other. ``ways`` are differences of two of these numbers, by
+    their own name: (to, from). ``proprioception`` is what a policy with cameras gets, ``privileged`` (numbers or
+    ways; none: there is no such state) what suffices without. ``view`` places MuJoCo's free camera.
     """
 
     package: str
@@ -29,6 +35,14 @@ class GymnasiumTask:
     parts: tuple[str, ...] = ()  # none: the observation is one vector
     success: str = "is_success"  # entry of ``info``; without it a step has no success
     gripper: Gripper | None = None
+    ways: Mapping[str, tuple[str, str]] = field(default_factory=dict)
+    privileged: tuple[str, ...] = ()
+    view: Mapping[str, Any] | None = None
+
+
+def way(start: str, to: str) -> dict[str, tuple[str, str]]:
+    """The way from one named point to another, along x, y and z."""
+    return {f"{start}_to_{to}_{axis}": (f"{to}_{axis}", f"{start}_{axis}") for axis in "xyz"}
 
 
 _FETCH_ACTION = (*axes("delta"), "gripper")
@@ -48,18 +62,24 @@ _PUSH_OBSERVATION = (
     *axes("goal"),
 )
 
-TASKS = {
+# From the front, so near that gripper and goal are told apart at 64 pixels.
+_FETCH_VIEW = {"distance": 1.3, "azimuth": 180.0, "elevation": -30.0, "lookat": np.array([1.3, 0.75, 0.5])}
+
+_TASKS = {
     "FetchReach-v4": GymnasiumTask(
         package="gymnasium_robotics",
         instruction="Move the gripper to the red point.",
         parts=("observation", "desired_goal"),
         observation=_REACH_OBSERVATION,
-        proprioception=_REACH_OBSERVATION,
+        proprioception=_REACH_OBSERVATION,  # the goal is drawn, and is part of what the robot is told
+        ways=way("gripper", "goal"),
+        privileged=(*axes("gripper"), *axes("goal"), *axes("gripper_to_goal")),
         action=_FETCH_ACTION,
         representation=ActionRepresentation.DELTA_EE_SCALED,
         control_hz=25.0,
         robot_type="fetch",
         gripper=_FETCH_GRIPPER,
+        view=_FETCH_VIEW,
     ),
     "FetchPush-v4": GymnasiumTask(
         package="gymnasium_robotics",
@@ -67,10 +87,16 @@ TASKS = {
         parts=("observation", "desired_goal"),
         observation=_PUSH_OBSERVATION,
         proprioception=(*axes("gripper"), *_FINGERS, *axes("gripper_speed"), *_FINGER_SPEEDS),
+        ways=way("object", "goal"),
+        privileged=(*axes("gripper"), *axes("object"), *axes("gripper_to_object"), *axes("object_to_goal")),
         action=_FETCH_ACTION,
         representation=ActionRepresentation.DELTA_EE_SCALED,
         control_hz=25.0,
         robot_type="fetch",
         gripper=_FETCH_GRIPPER,
+        view=_FETCH_VIEW,
     ),
 }
+
+# Reward -1 away from the goal; the Dense twin of each pays minus the distance to it.
+TASKS = _TASKS | {name.replace("-", "Dense-"): task for name, task in _TASKS.items()}

@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping
 import numpy as np
 
 from gpu_runtime.environments.errors import NoExpert
-from gpu_runtime.environments.experts import pick_cube, push_cube, push_t, reach
+from gpu_runtime.environments.experts import fetch_reach, pick_cube, push_cube, push_t, reach
 
 Expert = Callable[[Mapping[str, np.ndarray]], np.ndarray]  # Environment.privileged() -> action float32 [A]
 
@@ -18,6 +18,8 @@ EXPERTS: Mapping[str, Expert] = {
     "PickCube-v1": pick_cube.act,
     "gym_pusht/PushT-v0": push_t.act,
     "joynexus/Reach-v0": reach.act,
+    "gymnasium/FetchReach-v4": fetch_reach.act,
+    "gymnasium/FetchReachDense-v4": fetch_reach.act,
 }
 
 
