@@ -29,11 +29,13 @@ _RECHECK_S = 0.05  # while the journal is behind
 
 
 class Watch(Protocol):
-    """Hears when the device is busy; ``Utilization`` is one."""
+    """Hears when the device is busy, and how long whoever got an answer had waited for it."""
 
     def begin(self, now_us: int) -> None: ...
 
     def end(self, now_us: int, group_size: int) -> None: ...
+
+    def answered(self, now_us: int, taken_us: int) -> None: ...
 
 
 @dataclass(slots=True, kw_only=True, eq=False)
@@ -186,6 +188,9 @@ class InferenceService:
         self._close(ticket)
         if not ticket.reply.done():
             ticket.reply.set_result(reply)
+            if self._watch is not None:
+                now_us = _now_us()
+                self._watch.answered(now_us, now_us - ticket.queued.arrived_us)
 
     def _refuse(self, ticket: _Ticket, error: InferenceError) -> None:
         self._close(ticket)

@@ -68,13 +68,13 @@ async def _serve(config: RuntimeConfig) -> None:
     runtime = _build(config, await _bases_unless(stopped, config))
     server = build_server(runtime.gateway().app())
     serving = asyncio.create_task(server.serve(sockets=[listening]), name="gateway")
-    work = asyncio.create_task(runtime.work(), name="training service")
+    work = asyncio.create_task(runtime.work(), name="services")
     _log.info("serving on %s, bases: %s", config.listen, ", ".join(config.bases))
     await asyncio.wait({serving, work, stopped}, return_when=asyncio.FIRST_COMPLETED)
     stopped.cancel()
     if work.done():
         # It ends by itself only when it fails. What is not durable is redone, so this is as safe as a kill.
-        _log.critical("the training service failed", exc_info=work.exception())
+        _log.critical("a service failed", exc_info=work.exception())
         logging.shutdown()
         os._exit(1)
     try:

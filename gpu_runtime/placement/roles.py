@@ -2,11 +2,14 @@
 
 import asyncio
 import logging
-from collections.abc import Mapping
+from collections.abc import Coroutine, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
+from gpu_runtime.environments.registry import FAMILIES
+from gpu_runtime.inference.feature_handles import FeatureHandles
 from gpu_runtime.models.backbones.base import Backbone
+from gpu_runtime.placement.serving import build_inference, build_pool, build_rollout_desk
 from gpu_runtime.protocol.messages import RuntimeStatus
 from gpu_runtime.scheduler.errors import SchedulerError
 from gpu_runtime.scheduler.training_queue import QueueLimits, TrainingQueue
@@ -14,10 +17,13 @@ from gpu_runtime.services.artifacts import Artifacts
 from gpu_runtime.services.checkpoints import Checkpoints
 from gpu_runtime.services.config import RuntimeConfig
 from gpu_runtime.services.datasets import DatasetVerifier
+from gpu_runtime.services.environment_status import EnvironmentWatch
 from gpu_runtime.services.feed import EventFeed
 from gpu_runtime.services.gateway import Gateway
+from gpu_runtime.services.inference_status import InferenceWatch
 from gpu_runtime.services.master import Master
 from gpu_runtime.services.mounting import Mounter
+from gpu_runtime.services.parts import RuntimeParts
 from gpu_runtime.services.publishing import Publisher
 from gpu_runtime.services.retention import EventRetention
 from gpu_runtime.services.training import TrainingService
@@ -35,25 +41,34 @@ _log = logging.getLogger(__name__)
 class LocalRuntime:
     """Create on the event loop; the journal is opened here. ``work`` runs it, ``stop`` ends it in good order."""
 
-    def __init__(self, config: RuntimeConfig, bases: Mapping[str, Backbone]) -> None:
+    def __init__(
+        self, config: RuntimeConfig, bases: Mapping[str, Backbone], *, families: Mapping[str, str] = FAMILIES
+    ) -> None:
         self.config, self.bases = config, bases
         self._pools = {name: ThreadPoolExecutor(2, name) for name in ("files", "readers", "mounts")}
         self._stopping = False
+        self._trained = asyncio.Event()  # no step of training runs any more
         self._build_storage()
         self._build_training()
+        self._build_serving(families)
         self._build_master()
 
     def status(self) -> RuntimeStatus:
         """The gateway's account of the whole process."""
         problem = self.durability.problem
         reason = "stopping" if self._stopping else (problem.code if problem else None)
+        services = (
+            self.training.status(),
+            self._inference_watch.status(self.inference, self.durability, stopping=self._stopping),
+            self._environment_watch.status(stopping=self._stopping),
+        )
         return RuntimeStatus(
             journal_id=self.journal.journal_id,
             last_seq=self.journal.last_seq,
             accepting=reason is None,
             reason=reason,
             bases=tuple(base.info for base in self.bases.values()),
-            services=(self.training.status(),),
+            services=services,
             active_jobs=self.master.active_jobs,
             partition_bytes=self.partitions.live_bytes,
         )
@@ -69,25 +84,41 @@ class LocalRuntime:
         )
 
     async def work(self) -> None:
-        """Take up what the last process left, then train until ``stop``."""
+        """Take up what the last process left, then serve until ``stop``. Raises what a service failed of."""
         await self.master.recover()
         await self.durability.write(Write(queue=self.queue.dump()))  # before any lease: its epochs must be new
-        trimming = asyncio.create_task(self.retention.run(), name="event retention")
+        beside = [
+            asyncio.create_task(self.retention.run(), name="event retention"),
+            asyncio.create_task(self._environment_watch.run(), name="environment watch"),
+        ]
+        try:
+            await asyncio.gather(_named("training", self._train()), _named("inference", self.inference.run()))
+        finally:
+            for task in beside:
+                task.cancel()
+
+    async def _train(self) -> None:
         try:
             await self.training.run()
         finally:
-            trimming.cancel()
+            self._trained.set()
 
     async def stop(self, work: "asyncio.Task[None]") -> None:
-        """Finish the step in progress, make every slot durable, leave every attempt resumable."""
+        """Finish the steps in progress, make every slot durable, leave every attempt resumable.
+
+        Inference ends after the workloads, which ask it for actions; environment processes are killed last.
+        """
         self._stopping = True
         self.feed.close()
         self.training.stop()
-        await asyncio.wait({work})
-        for job in self.training.mounted:
-            if job.failure is None:
-                await self.training.save(job)
+        trained = asyncio.create_task(self._trained.wait())
+        await asyncio.wait({work, trained}, return_when=asyncio.FIRST_COMPLETED)
+        trained.cancel()
+        await self.master.save()
         await self.master.stop()
+        self.inference.stop()
+        await asyncio.wait({work})
+        await self.pool.close()
 
     def drain(self) -> None:
         """End the threads. Blocks for as long as one is busy, e.g. with hashing a large dataset."""
@@ -112,7 +143,8 @@ class LocalRuntime:
 
     def _build_training(self) -> None:
         config = self.config
-        device = next(iter(self.bases.values())).info.device
+        self._device = next(iter(self.bases.values())).info.device
+        self.handles = FeatureHandles(config.handle_bytes)
         self.queue = SharedQueue(
             restore_queue(config, self.journal, self.partitions),
             self.partitions,
@@ -122,7 +154,7 @@ class LocalRuntime:
         )
         self.training = TrainingService(
             queue=self.queue,
-            step=DeviceStep(self.partitions, DeviceClock(device)),
+            step=DeviceStep(self.partitions, DeviceClock(self._device)),
             durability=self.durability,
             checkpoints=self.checkpoints,
             lease_ttl_us=config.lease_ttl_ms * 1000,
@@ -130,16 +162,22 @@ class LocalRuntime:
             threads=config.threads,
         )
 
+    def _build_serving(self, families: Mapping[str, str]) -> None:
+        config, window_us = self.config, self.config.status_window_s * 1_000_000
+        self._inference_watch = InferenceWatch(window_us=window_us)
+        self.inference = build_inference(
+            config,
+            device=self._device,
+            handles=self.handles,
+            durability=self.durability,
+            watch=self._inference_watch,
+        )
+        self.pool = build_pool(config, families)
+        self._environment_watch = EnvironmentWatch(self.pool, window_us=window_us)
+        self.rollouts = build_rollout_desk(config)
+
     def _build_master(self) -> None:
         config = self.config
-        mounter = Mounter(
-            config=config,
-            bases=self.bases,
-            checkpoints=self.checkpoints,
-            queue=self.queue,
-            verifier=DatasetVerifier(hash_files=bool(config.verify_datasets)),
-            readers=self._pools["readers"],
-        )
         publisher = Publisher(
             artifacts=self.artifacts,
             training=self.training,
@@ -147,19 +185,41 @@ class LocalRuntime:
             durability=self.durability,
             files=self._pools["files"],
         )
+        self.parts = RuntimeParts(
+            config=config,
+            bases=self.bases,
+            durability=self.durability,
+            artifacts=self.artifacts,
+            checkpoints=self.checkpoints,
+            verifier=DatasetVerifier(hash_files=bool(config.verify_datasets)),
+            publisher=publisher,
+            queue=self.queue,
+            training=self.training,
+            inference=self.inference,
+            handles=self.handles,
+            pool=self.pool,
+            rollouts=self.rollouts,
+            readers=self._pools["readers"],
+            files=self._pools["files"],
+        )
         self.master = Master(
             datasets=config.datasets,
             bases=self.bases,
             journal=self.journal,
             durability=self.durability,
-            queue=self.queue,
-            training=self.training,
-            mounter=mounter,
-            publisher=publisher,
+            mounter=Mounter(self.parts),
             mounts=self._pools["mounts"],
             max_jobs=config.max_jobs,
             batch_bytes_max=config.batch_bytes_max,
         )
+
+
+async def _named(name: str, service: Coroutine[Any, Any, None]) -> None:
+    try:
+        await service
+    except Exception:
+        _log.critical("the %s service failed", name)
+        raise
 
 
 def restore_queue(config: RuntimeConfig, journal: Journal, partitions: PartitionStore) -> TrainingQueue:

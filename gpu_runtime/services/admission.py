@@ -1,16 +1,13 @@
-"""What a submit is checked for before it is accepted: everything that needs no file of the dataset to be read."""
+"""What a submit is checked for before it is accepted: one line per kind of job."""
 
 import re
 from collections.abc import Mapping
 from pathlib import Path
 
 from gpu_runtime.models.backbones.base import Backbone
-from gpu_runtime.models.heads.registry import HEADS
 from gpu_runtime.protocol.messages import SubmitJob
-from gpu_runtime.protocol.schema import DatasetSummary
-from gpu_runtime.protocol.specs import SftJobSpec
+from gpu_runtime.services.dataset_admission import admit_sft
 from gpu_runtime.services.errors import InvalidSubmit
-from gpu_runtime.training.work import image_bytes
 
 _JOB_ID = re.compile(r"[A-Za-z0-9_-]{1,100}")  # it names folders and partitions
 
@@ -20,67 +17,7 @@ def admit(submit: SubmitJob, datasets: Path, bases: Mapping[str, Backbone], batc
     if not _JOB_ID.fullmatch(submit.job_id):
         message = f"job_id {submit.job_id!r}: allowed are 1 to 100 letters, digits, '_' and '-'"
         raise InvalidSubmit("invalid_job_id", message, "job_id")
-    _check_base(submit.spec, bases)
-    dataset_folder(submit, datasets)
-    _check_dataset(submit.spec, submit.dataset.summary)
-    _check_size(submit.spec, submit.dataset.summary, batch_bytes_max)
-    if submit.spec.dataset.id != submit.dataset.version_id:
-        raise InvalidSubmit(
-            "dataset_mismatch",
-            f"spec asks for dataset {submit.spec.dataset.id!r}, but {submit.dataset.version_id!r} is bound to it",
-            "dataset.version_id",
-        )
-
-
-def dataset_folder(submit: SubmitJob, datasets: Path) -> Path:
-    """The dataset's folder, which must exist and lie under the dataset root after every link is resolved."""
-    key = submit.dataset.storage_key
-    folder = (datasets / key).resolve()
-    if not key or datasets.resolve() not in folder.parents:
-        message = f"storage_key {key!r} is not a folder under the dataset root"
-        raise InvalidSubmit("dataset_outside_root", message, "dataset.storage_key")
-    if not folder.is_dir():
-        raise InvalidSubmit("dataset_missing", f"no dataset at storage_key {key!r}", "dataset.storage_key")
-    return folder
-
-
-def _check_base(spec: SftJobSpec, bases: Mapping[str, Backbone]) -> None:
-    if spec.base_model not in bases:
-        message = f"base model {spec.base_model!r} is not resident; allowed: {', '.join(sorted(bases))}"
-        raise InvalidSubmit("unknown_base_model", message, "spec.base_model")
-    for tap in HEADS[spec.head.type].taps_of(spec.head):
-        try:
-            bases[spec.base_model].tap_width(tap)
-        except ValueError as error:
-            raise InvalidSubmit("unknown_tap", f"base model {spec.base_model}: {error}", "spec.head.tap") from error
-
-
-def _check_dataset(spec: SftJobSpec, summary: DatasetSummary) -> None:
-    schema, wanted = summary.schema_, spec.dataset
-    cameras = tuple(camera.key for camera in schema.cameras)
-    chosen = cameras if wanted.cameras is None else wanted.cameras
-    missing = [key for key in chosen if key not in cameras]
-    if missing or not chosen or len(set(chosen)) != len(chosen):
-        message = f"cameras {list(chosen)}: the dataset has {list(cameras)}, each may be named once"
-        raise InvalidSubmit("camera_mismatch", message, "spec.dataset.cameras")
-    if wanted.action_dim not in (None, schema.action.dim):
-        message = f"action_dim {wanted.action_dim}: the dataset's actions have {schema.action.dim} dimensions"
-        raise InvalidSubmit("action_dim_mismatch", message, "spec.dataset.action_dim")
-    if wanted.use_state and schema.state is None:
-        message = "use_state is true, but the dataset has no state: set it to false"
-        raise InvalidSubmit("state_mismatch", message, "spec.dataset.use_state")
-    if spec.head.horizon > summary.episode_length_max:
-        message = f"horizon {spec.head.horizon}: the longest episode has {summary.episode_length_max} frames"
-        raise InvalidSubmit("horizon_mismatch", message, "spec.head.horizon")
-
-
-def _check_size(spec: SftJobSpec, summary: DatasetSummary, batch_bytes_max: int) -> None:
-    cameras = summary.schema_.cameras if spec.dataset.cameras is None else spec.dataset.cameras
-    sample = image_bytes(1, len(cameras), spec.dataset.image_size)
-    if spec.training.batch_size * sample > batch_bytes_max:
-        message = (
-            f"batch_size {spec.training.batch_size}: a sample of {len(cameras)} views at image_size"
-            f" {spec.dataset.image_size} has {sample} bytes, a batch may have {batch_bytes_max};"
-            f" allowed: at most {batch_bytes_max // sample}"
-        )
-        raise InvalidSubmit("partition_too_large", message, "spec.training.batch_size")
+    if submit.spec.kind == "sft":
+        admit_sft(submit, datasets=datasets, bases=bases, batch_bytes_max=batch_bytes_max)
+        return
+    raise InvalidSubmit("unknown_kind", f"kind {submit.spec.kind!r}: allowed: sft", "spec.kind")

@@ -46,6 +46,22 @@ class RuntimeConfig:
     keep_checkpoints: int = 2
     status_window_s: int = 60
     verify_datasets: int = 1  # 1: hash a dataset's files before its first use
+    predict_wait_ms: int = 0  # how long an idle device waits for further predict requests; 0: continuous batching
+    predict_batch_tokens: int = 0  # prompt tokens of one batch of predictions; 0: the knee, as measured
+    predict_waiting_per_tenant: int = 1024  # predict requests that may wait or run
+    predict_waiting_total: int = 8192
+    policy_versions_kept: int = 2  # of each policy slot; older ones stay while they are in use
+    handle_bytes: int = _GIB // 4  # prefix features kept for trainers
+    env_seats_total: int = 32  # environments in use at once
+    env_seats_per_tenant: int = 16
+    env_seats_per_process: int = 4  # unless a session says how many processes it wants
+    env_processes_warm: int = 4  # kept unused for the next session
+    env_resident_mib: int = 6144  # an environment process that grows beyond it is given up
+    env_open_s: int = 180  # deadlines of calls; the first picture compiles shaders for up to 20 s
+    env_reset_s: int = 60
+    env_step_s: int = 60
+    rollouts_total: int = 64  # batches of episodes in production at once
+    rollouts_per_tenant: int = 16
 
     def __post_init__(self) -> None:
         if len(self.token) < 16:
@@ -107,6 +123,22 @@ _LEAST = {
     "min_free_bytes": 0,
     "keep_checkpoints": 1,
     "status_window_s": 1,
+    "predict_wait_ms": 0,
+    "predict_batch_tokens": 0,
+    "predict_waiting_per_tenant": 1,
+    "predict_waiting_total": 1,
+    "policy_versions_kept": 1,
+    "handle_bytes": 0,
+    "env_seats_total": 1,
+    "env_seats_per_tenant": 1,
+    "env_seats_per_process": 1,
+    "env_processes_warm": 0,
+    "env_resident_mib": 64,
+    "env_open_s": 1,
+    "env_reset_s": 1,
+    "env_step_s": 1,
+    "rollouts_total": 1,
+    "rollouts_per_tenant": 1,
 }
 
 

@@ -131,10 +131,16 @@ def _number(request: Request, name: str, default: float, least: float, most: flo
 def _invalid(error: ValidationError) -> InvalidSubmit:
     """The first problem's field, and the first few in the message."""
     problems = error.errors(include_url=False, include_context=False, include_input=False)
-    places = [".".join(str(part) for part in problem["loc"]) for problem in problems]
+    places = [_place(problem["loc"]) for problem in problems]
     told = [f"{place}: {problem['msg']}" for place, problem in zip(places, problems, strict=True)][:_PROBLEMS_TOLD]
     message = "; ".join([*told, f"and {len(problems) - len(told)} more"] if len(problems) > len(told) else told)
     return InvalidSubmit("invalid", message, places[0] or None)
+
+
+def _place(location: tuple[int | str, ...]) -> str:
+    """The path of a field; the kind of a specification tells which model it is read by, and is no field of it."""
+    inside_spec = location[:1] == ("spec",)
+    return ".".join(str(part) for part in (location[:1] + location[2:] if inside_spec else location))
 
 
 def _message(message: BaseModel, status: int = 200) -> Response:

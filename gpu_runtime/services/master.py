@@ -1,7 +1,6 @@
-"""The master: accepts attempts once, runs each one's workflow to its end, and takes them up again after a restart."""
+"""The master: accepts attempts once, runs each one's workload to its end, and takes them up again after a restart."""
 
 import asyncio
-import functools
 import logging
 from collections import Counter
 from collections.abc import Mapping
@@ -23,16 +22,15 @@ from gpu_runtime.protocol.wire import decode, encode
 from gpu_runtime.services.admission import admit
 from gpu_runtime.services.errors import Conflict, Unavailable, Unknown
 from gpu_runtime.services.mounting import Mounter
-from gpu_runtime.services.publishing import Publisher
 from gpu_runtime.services.runs import Run, failure_of, row_status, workload_key
-from gpu_runtime.services.training import TrainingService
+from gpu_runtime.services.workload import CANCELLED, SHUTDOWN
 from gpu_runtime.store.durability import Durability
 from gpu_runtime.store.errors import StoreError
 from gpu_runtime.store.journal import Journal
 from gpu_runtime.store.records import WorkloadRow, Write
 from gpu_runtime.store.signal import Signal
 from gpu_runtime.training.mounted import Failure
-from gpu_runtime.training.queue import SharedQueue, run_in
+from gpu_runtime.training.queue import run_in
 
 _log = logging.getLogger(__name__)
 _CANCELLED = Failure(reason="cancelled", message="cancelled on request")
@@ -48,18 +46,14 @@ class Master:
         bases: Mapping[str, Backbone],
         journal: Journal,
         durability: Durability,
-        queue: SharedQueue,
-        training: TrainingService,
         mounter: Mounter,
-        publisher: Publisher,
         mounts: Executor,
         max_jobs: int,
         batch_bytes_max: int,
     ) -> None:
         self._datasets, self._bases = datasets, bases
         self._journal, self._durability = journal, durability
-        self._queue, self._training = queue, training
-        self._mounter, self._publisher, self._mounts = mounter, publisher, mounts
+        self._mounter, self._mounts = mounter, mounts
         self._max_jobs, self._batch_bytes_max = max_jobs, batch_bytes_max
         self._runs: dict[str, Run] = {}
         self._waiting: list[Run] = []  # for a place, in order of arrival
@@ -67,6 +61,7 @@ class Master:
         self._accepting = asyncio.Lock()
         self._recovered = asyncio.Event()
         self._changed = Signal()
+        self._stopping = False
 
     @property
     def active_jobs(self) -> int:
@@ -114,8 +109,8 @@ class Master:
             return await self.status(job_id, attempt)
         if not run.cancelled:
             run.cancelled = True
-            if run.workflow is not None:
-                self._queue.stop_job(run.workflow.job, reason="cancelled")
+            if run.workload is not None:
+                run.workload.stop(CANCELLED)
             self._changed.notify()
         async with run.cancelling:
             if not run.ending and run.enters(WorkloadState.CANCELLING):
@@ -132,12 +127,19 @@ class Master:
             self._start(run)
         self._recovered.set()
 
+    async def save(self) -> None:
+        """Make durable what every workload would go on from."""
+        for run in list(self._runs.values()):
+            if run.workload is not None:
+                await run.workload.save()
+
     async def stop(self) -> None:
-        """End every workflow where it is; the attempts stay unfinished and are taken up at the next start."""
+        """End every workload where it is; the attempts stay unfinished and are taken up at the next start."""
+        self._stopping = True
         tasks = [run.task for run in self._runs.values() if run.task is not None]
         for run in self._runs.values():
-            if run.workflow is not None:
-                run.workflow.job.stopped = True
+            if run.workload is not None:
+                run.workload.stop(SHUTDOWN)
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
@@ -153,10 +155,9 @@ class Master:
             submit=encode(submit),
             digest=digest,
             state=run.state,
-            total_steps=submit.spec.training.steps,
+            total_steps=submit.spec.total_steps,
         )
-        forget = functools.partial(self._mounter.checkpoints.forget, submit.job_id, submit.attempt)
-        await run_in(None, forget)  # of another journal's attempt with the same name
+        await run_in(None, self._mounter.forget, submit)
         changed = StateChanged(state=run.state, total_steps=row.total_steps)
         await self._write_now(Write(entries=(run.entry(changed),), accepted=row))
         return run
@@ -177,6 +178,8 @@ class Master:
                 await self._run(run)
         except Exception as error:
             _log.exception("workload %s", run.key)
+            if self._stopping:  # it was interrupted: the next start takes it up
+                return
             await self._finish(run, WorkloadState.FAILED, failure_of(error))
         finally:
             self._working.pop(run.key, None)
@@ -199,25 +202,25 @@ class Master:
 
     async def _run(self, run: Run) -> None:
         await self._advance(run, WorkloadState.STARTING)
-        workflow = await run_in(self._mounts, self._mounter.mount, run.submit)
-        run.workflow, job = workflow, workflow.job
-        if job.warnings:
-            warnings = (LogWritten(level="warning", message=text) for text in job.warnings)
-            await self._durability.write(Write(entries=tuple(run.entry(warning) for warning in warnings)))
-        await self._training.mount(job, run.submit.tenant_weight)
+        run.workload = workload = await run_in(self._mounts, self._mounter.mount, run.submit)
         try:
+            if workload.warnings:
+                told = (LogWritten(level="warning", message=text) for text in workload.warnings)
+                await self._durability.write(Write(entries=tuple(run.entry(warning) for warning in told)))
+            await workload.start()
             if run.cancelled:
-                job.stopped = True
+                workload.stop(CANCELLED)
             await self._advance(run, WorkloadState.RUNNING)
-            await workflow.run()
+            await workload.run()
+            if run.cancelled:
+                await workload.close()
+                await self._finish(run, WorkloadState.CANCELLED, _CANCELLED)
+            else:
+                artifacts = await workload.publish()
+                await workload.close()
+                await self._finish(run, WorkloadState.SUCCEEDED, None, *artifacts)
         finally:
-            self._queue.stop_job(job, reason="workload_ended")
-            await self._training.unmount(job)
-        if run.cancelled:
-            await self._finish(run, WorkloadState.CANCELLED, _CANCELLED)
-        else:
-            artifact = await self._publisher.publish(run.submit, workflow)
-            await self._finish(run, WorkloadState.SUCCEEDED, None, artifact)
+            await workload.close()
 
     async def _advance(self, run: Run, state: WorkloadState) -> None:
         if run.enters(state) and not run.cancelled:  # a cancel that is being written down must stay the last word
@@ -226,12 +229,11 @@ class Master:
                 run.state = state
 
     async def _finish(
-        self, run: Run, state: WorkloadState, failure: Failure | None, artifact: ArtifactPublished | None = None
+        self, run: Run, state: WorkloadState, failure: Failure | None, *artifacts: ArtifactPublished
     ) -> None:
         assert state in TERMINAL_WORKLOAD_STATES
         run.ending = True
-        before = () if artifact is None else (artifact,)
-        await self._durability.write(run.transition(state, failure, *before))
+        await self._durability.write(run.transition(state, failure, *artifacts))
         self._runs.pop(run.key, None)
 
     async def _row(self, job_id: str, attempt: int) -> WorkloadRow | None:

@@ -34,7 +34,8 @@ class Publisher:
 
     async def _provenance(self, submit: SubmitJob) -> Provenance:
         """Where the policy came from; its last metrics as the journal has them."""
-        step = submit.spec.training.steps
+        assert submit.dataset is not None, "an adapter of fine-tuning comes from demonstrations"
+        step = submit.spec.total_steps
         metrics = await run_in(None, self.journal.metrics, submit.job_id, submit.attempt, step)
         return Provenance(
             job_id=submit.job_id,

@@ -5,23 +5,24 @@ from dataclasses import dataclass, field
 
 from gpu_runtime.protocol.messages import EventBody, StateChanged, SubmitJob, WorkloadState, WorkloadStatus
 from gpu_runtime.services.errors import Refused
+from gpu_runtime.services.workload import Workload
 from gpu_runtime.store.records import Entry, WorkloadChange, WorkloadRow, Write
 from gpu_runtime.training.clock import unix_us
 from gpu_runtime.training.mounted import Failure
 from gpu_runtime.training.step import explain
-from gpu_runtime.workflows.sft import SftWorkflow, WorkloadFailed
+from gpu_runtime.workflows.sft import WorkloadFailed
 
 _ORDER = [WorkloadState.ACCEPTED, WorkloadState.STARTING, WorkloadState.RUNNING, WorkloadState.CANCELLING]
 
 
 @dataclass(slots=True, kw_only=True, eq=False)
 class Run:
-    """One attempt. ``workflow`` is None until its slot is mounted."""
+    """One attempt. ``workload`` is None until it is mounted."""
 
     submit: SubmitJob
     state: WorkloadState
     step: int = 0
-    workflow: SftWorkflow | None = None
+    workload: Workload | None = None
     resumed: bool = False  # taken up after a restart
     cancelled: bool = False
     cancelling: asyncio.Lock = field(default_factory=asyncio.Lock)  # one cancel at a time is written down
@@ -34,13 +35,13 @@ class Run:
 
     @property
     def status(self) -> WorkloadStatus:
-        """As of now; the step is the slot's."""
+        """As of now; the step is the workload's."""
         return WorkloadStatus(
             job_id=self.submit.job_id,
             attempt=self.submit.attempt,
             state=self.state,
-            step=max(self.step, self.workflow.job.slot.step if self.workflow else 0),
-            total_steps=self.submit.spec.training.steps,
+            step=max(self.step, self.workload.step if self.workload else 0),
+            total_steps=self.submit.spec.total_steps,
         )
 
     def enters(self, state: WorkloadState) -> bool:

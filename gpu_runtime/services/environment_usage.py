@@ -1,0 +1,60 @@
+"""What environments cost: one span and one usage event per report, durable together."""
+
+import uuid
+from dataclasses import dataclass
+
+from gpu_runtime.protocol.messages import SpanMeasured, SubmitJob, UsageLine, UsageMetered
+from gpu_runtime.store.durability import Durability
+from gpu_runtime.store.records import Entry, Write
+from gpu_runtime.training.clock import unix_us
+from gpu_runtime.workflows.ports import EnvironmentUse
+
+SERVICE = "environment"
+STEPS, COMPUTE_US = "env.steps", "env.compute_us"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EnvironmentUsage:
+    """The meter of one attempt (``ports.EnvironmentMeter``). All of the time is its tenant's: sessions are not shared.
+
+    Work of the same name is billed once; the journal sees to it.
+    """
+
+    submit: SubmitJob
+    durability: Durability
+
+    async def __call__(self, use: EnvironmentUse) -> None:
+        """Return when it is on disk; nothing is written where nothing was used."""
+        if not use.steps and not use.busy_us:
+            return
+        span_id, submit = uuid.uuid4().hex, self.submit
+        span = SpanMeasured(
+            span_id=span_id,
+            service=SERVICE,
+            started_at_us=use.started_at_us,
+            busy_us=use.busy_us,
+            overhead_us=0,
+            shares={submit.tenant_id: use.busy_us},
+            group_size=use.seats,
+            samples=use.steps,
+            tokens=0,
+        )
+        metered = UsageMetered(
+            event_id=f"{span_id}/{submit.job_id}/{submit.attempt}",
+            span_id=span_id,
+            step=use.step,
+            lines=(UsageLine(meter=STEPS, quantity=use.steps), UsageLine(meter=COMPUTE_US, quantity=use.busy_us)),
+            group_size=use.seats,
+            billable=use.reason is None,
+            reason=use.reason,
+        )
+        now_us = unix_us()
+        usage = Entry(
+            body=metered,
+            occurred_at_us=now_us,
+            job_id=submit.job_id,
+            attempt=submit.attempt,
+            tenant_id=submit.tenant_id,
+            work=use.work,
+        )
+        await self.durability.write(Write(entries=(Entry(body=span, occurred_at_us=now_us), usage)))

@@ -1,0 +1,44 @@
+"""A job's place in the training service: taken at the start, left when nothing touches its slot any more."""
+
+from dataclasses import dataclass, field
+
+from gpu_runtime.services.training import TrainingService
+from gpu_runtime.services.workload import SHUTDOWN
+from gpu_runtime.training.mounted import MountedJob
+from gpu_runtime.training.queue import SharedQueue
+
+
+@dataclass(slots=True, kw_only=True)
+class TrainingMount:
+    """Event loop only."""
+
+    job: MountedJob
+    weight: int
+    training: TrainingService
+    queue: SharedQueue
+    _open: bool = field(init=False, default=False)
+
+    async def open(self) -> None:
+        """From here on partitions of the job can be leased."""
+        self._open = True
+        await self.training.mount(self.job, self.weight)
+
+    def stop(self, reason: str) -> None:
+        """Nothing further is produced or consumed. At a shutdown what is in the queue may stay: it is redone."""
+        if reason == SHUTDOWN:
+            self.job.stopped = True
+            self.queue.changed.notify()
+        else:
+            self.queue.stop_job(self.job, reason=reason)
+
+    async def save(self) -> None:
+        """The slot as it stands, unless a fault of its own ended the job."""
+        if self._open and self.job.failure is None:
+            await self.training.save(self.job)
+
+    async def close(self) -> None:
+        """Wait until everything the job did is in the journal, then forget it."""
+        if self._open:
+            self._open = False
+            self.queue.stop_job(self.job, reason="workload_ended")
+            await self.training.unmount(self.job)
