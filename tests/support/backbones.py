@@ -26,14 +26,14 @@ def random_feature(
     )
 
 
-def ragged_group(seed: int, samples: int) -> list[VLAFeature]:
+def ragged_group(seed: int, samples: int, *, views_min: int = 1) -> list[VLAFeature]:
     """Samples that differ in cameras, image sizes, instructions and query tokens."""
     rng = np.random.default_rng(seed)
     sides = [(32, 32), (64, 64), (64, 96), (96, 96), (128, 64)]
     return [
         random_feature(
             rng,
-            sizes=[sides[int(rng.integers(len(sides)))]] * int(rng.integers(1, 4)),
+            sizes=[sides[int(rng.integers(len(sides)))]] * int(rng.integers(views_min, 4)),
             words=int(rng.integers(0, 12)),
             queries=int(rng.integers(0, 5)),
         )
@@ -43,7 +43,8 @@ def ragged_group(seed: int, samples: int) -> list[VLAFeature]:
 
 def taps_of(feature: VLAFeature) -> frozenset[str]:
     """Every tap that this sample can be read at."""
-    return EVERY_TAP | {"query"} if feature.query_tokens else EVERY_TAP
+    taps = EVERY_TAP if feature.images else EVERY_TAP - {"vision", "merged"}
+    return taps | {"query"} if feature.query_tokens else taps
 
 
 class TransformersForward:
@@ -75,7 +76,7 @@ class TransformersForward:
     @torch.no_grad()
     def rows(self, ids: list[int], feature: VLAFeature) -> dict[str, torch.Tensor]:
         """Rows at every tap but ``query`` for a prompt that is tokenised already."""
-        pixels = self.processor(list(feature.images), return_tensors="pt")
+        pixels = dict(self.processor(list(feature.images), return_tensors="pt")) if feature.images else {}
         ids_1L = torch.tensor([ids])
         received: dict[int, torch.Tensor] = {}  # what layer n gets is the tap after layer n - 1
         hooks = [
@@ -84,14 +85,14 @@ class TransformersForward:
         ]
         outputs = self.model(
             input_ids=ids_1L,
-            pixel_values=pixels["pixel_values"],
-            image_grid_thw=pixels["image_grid_thw"],
+            pixel_values=pixels.get("pixel_values"),
+            image_grid_thw=pixels.get("image_grid_thw"),
             mm_token_type_ids=(ids_1L == self.model.config.image_token_id).int(),
         )
         for hook in hooks:
             hook.remove()
-        return {
-            "vision": outputs.image_outputs.last_hidden_state,
-            "merged": torch.cat(list(outputs.image_outputs.pooler_output)),
-            "layer:-1": outputs.last_hidden_state[0],
-        } | {f"layer:{n}": received[n + 1][0] for n in (0, 2)}
+        of_text = {"layer:-1": outputs.last_hidden_state[0]} | {f"layer:{n}": received[n + 1][0] for n in (0, 2)}
+        if not feature.images:
+            return of_text
+        images = outputs.image_outputs
+        return of_text | {"vision": images.last_hidden_state, "merged": torch.cat(list(images.pooler_output))}
