@@ -5,7 +5,6 @@ with, a foreign handle is an unknown one even for an equal picture, and what was
 frozen, so the result is the same. Policy versions are not in it: they change nothing in front of the head.
 """
 
-import hashlib
 from collections import OrderedDict
 from collections.abc import Sequence
 from threading import Lock
@@ -13,23 +12,13 @@ from threading import Lock
 import torch
 
 from gpu_runtime.batching.feature import VLAFeature
+from gpu_runtime.batching.handles import handle_of
 from gpu_runtime.inference.errors import UnknownHandle
 from gpu_runtime.inference.messages import Handle
 from gpu_runtime.inference.served_policy import ServedPolicy
 from gpu_runtime.models.heads.base import Features
 
-_DIGEST_BYTES = 20
-
-
-def handle_of(tenant_id: str, prefix_hash: str, feature: VLAFeature) -> Handle:
-    """The name of an observation's features behind one prefix contract, for one tenant."""
-    digest = hashlib.blake2b(digest_size=_DIGEST_BYTES)
-    for text in (tenant_id, prefix_hash, feature.instruction, str(feature.query_tokens)):
-        digest.update(f"{len(text)}:{text}".encode())
-    for image in feature.images:
-        digest.update(f"{image.shape}".encode())
-        digest.update(image.tobytes())
-    return digest.hexdigest()
+__all__ = ["FeatureHandles", "handle_of"]
 
 
 class FeatureHandles:
@@ -53,6 +42,11 @@ class FeatureHandles:
     def put(self, tenant_id: str, policy: ServedPolicy, feature: VLAFeature, rows: Features) -> Handle:
         """Keep one observation's features, if they fit at all; the handle is valid either way."""
         handle = handle_of(tenant_id, policy.prefix_hash, feature)
+        self.put_rows(tenant_id, handle, rows)
+        return handle
+
+    def put_rows(self, tenant_id: str, handle: Handle, rows: Features) -> None:
+        """Keep features under a name made by ``handle_of``, if they fit at all."""
         copied = {tap: value.detach().to("cpu", copy=True) for tap, value in rows.items()}
         size = _bytes_of(copied)
         with self._lock:
@@ -60,7 +54,10 @@ class FeatureHandles:
                 self._kept.setdefault(tenant_id, OrderedDict())[handle] = copied
                 self._bytes[tenant_id] = self._bytes.get(tenant_id, 0) + size
                 self._make_room()
-        return handle
+
+    def peek(self, tenant_id: str, handle: Handle) -> Features | None:
+        """What is kept for this tenant under this name, on the CPU; None: compute it. Others' names find nothing."""
+        return self._find(tenant_id, handle)
 
     def get(
         self, tenant_id: str, policy: ServedPolicy, handles: Sequence[Handle], features: Sequence[VLAFeature]

@@ -67,11 +67,20 @@ class ActorCritic:
     def value(
         self, features: Sequence[Features], state_BS: np.ndarray | None, progress_B: np.ndarray | None = None
     ) -> Tensor:
-        """Values of observations, [B] or (per step) [B, C]; the prefix suffices, no action is computed."""
+        """Values of observations, [B] or (per step) [B, C]; the prefix suffices, no action is computed.
+
+        Zero until the critic has seen a first batch: the first rollouts are credited with what they were paid.
+        """
         if self.critic is None:
             raise HeadConfigurationError("value: none, allowed: a critic where values are asked for")
+        if self.critic.needs_fit:
+            return torch.zeros(self._value_shape(len(features)), device=self.policy.device)
         progress = None if progress_B is None else torch.as_tensor(progress_B, dtype=torch.float32)
         return self.critic(features, self.policy.model_state(state_BS), progress)
+
+    def _value_shape(self, samples: int) -> tuple[int, ...]:
+        assert self.critic is not None
+        return (samples, self.spec.executed_steps) if self.critic.per_step else (samples,)
 
     def snapshot(self) -> "ActorCritic":
         """A frozen copy: what rollouts run while training goes on. The reference is not copied; nothing changes it."""

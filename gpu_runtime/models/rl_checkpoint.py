@@ -22,6 +22,7 @@ from gpu_runtime.models.policy import Policy
 from gpu_runtime.models.rl_slots import RlSlot
 from gpu_runtime.models.weights import fill_module, read_tensors, write_tensors
 from gpu_runtime.protocol.exploration import ActorCriticSpec
+from gpu_runtime.protocol.policy_specs import RlJobSpec
 from gpu_runtime.protocol.schema import DatasetSchema, DatasetStatistics
 from gpu_runtime.protocol.specs import OptimizerSpec, SftJobSpec
 
@@ -41,12 +42,21 @@ def save_rl_slot(slot: RlSlot, folder: Path) -> None:
         write_json(temporary / "slot.json", _document(slot) | {"files": listing(temporary)})
 
 
-def load_rl_slot(folder: Path, *, tap_width: Callable[[str], int], device: torch.device | str = "cpu") -> RlSlot:
-    """Rebuild a slot. Raises CheckpointError for an incomplete or altered folder, or one of another kind."""
+def load_rl_slot(
+    folder: Path,
+    *,
+    tap_width: Callable[[str], int],
+    spec: RlJobSpec | None = None,
+    device: torch.device | str = "cpu",
+) -> RlSlot:
+    """Rebuild a slot. Raises CheckpointError for an altered folder, or one of another kind or ``spec``."""
     document = read_document(folder)
     if document.get("kind") != RlSlot.kind:
         raise CheckpointError(f"{folder.name}: kind {document.get('kind', 'sft')!r}, allowed: {RlSlot.kind!r}")
     try:
+        job = None if document["job"] is None else RlJobSpec.model_validate(document["job"])
+        if spec is not None and spec != job:
+            raise CheckpointError(f"{folder.name}: written for another specification ({job and job.name!r})")
         policy = Policy(
             spec=SftJobSpec.model_validate(document["spec"]),
             schema=DatasetSchema.model_validate(document["schema"]),
@@ -59,8 +69,9 @@ def load_rl_slot(folder: Path, *, tap_width: Callable[[str], int], device: torch
             policy,
             ActorCriticSpec.model_validate(document["actor_critic"]),
             optimizer=OptimizerSpec.model_validate(document["optimizer"]),
-            total_updates=int(document["total_updates"]),
+            total_steps=int(document["total_steps"]),
             seed=int(document["seed"]),
+            job=job,
         )
         return _restore(slot, folder, document)
     except (KeyError, TypeError, ValueError, AdapterError) as error:
@@ -79,12 +90,14 @@ def _document(slot: RlSlot) -> dict[str, Any]:
         "statistics": policy.statistics.model_dump(mode="json"),
         "actor_critic": slot.spec.model_dump(mode="json"),
         "optimizer": slot.optimizer_spec.model_dump(mode="json"),
-        "total_updates": slot.total_updates,
+        "job": None if slot.job is None else slot.job.model_dump(mode="json"),
+        "total_steps": slot.total_steps,
         "seed": slot.seed,
         "step": slot.step,
         "updates": slot.updates,
         "policy_version": slot.policy_version,
-        "consumed": slot.consumed,
+        "partitions": slot.partitions,
+        "consumed": list(slot.consumed),
         "fit_shape": policy.head.fit_shape(),
         "value_fit_shape": None if critic is None else critic.fit_shape(),
     }
@@ -102,5 +115,6 @@ def _restore(slot: RlSlot, folder: Path, document: dict[str, Any]) -> RlSlot:
     restore_moments(slot.optimizer, slot.named_parameters(), read_tensors(folder / "optimizer.safetensors"))
     slot.generator.set_state(read_tensors(folder / "random.safetensors")["generator"])
     slot.step, slot.updates = int(document["step"]), int(document["updates"])
-    slot.consumed = list(document["consumed"])
+    slot.partitions = int(document["partitions"])
+    slot.consumed.extend(document["consumed"])
     return slot

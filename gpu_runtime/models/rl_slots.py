@@ -4,6 +4,7 @@ A step (one version to the next) is several updates: epochs over minibatches of 
 """
 
 import copy
+from collections import deque
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, Literal
@@ -16,7 +17,9 @@ from gpu_runtime.models.errors import NonFiniteGradient, NonFiniteLoss
 from gpu_runtime.models.heads.base import Features
 from gpu_runtime.models.optimization import clip_gradients, gradient_norm, learning_rate
 from gpu_runtime.models.policy import Policy
+from gpu_runtime.models.slots import CONSUMED_KEPT
 from gpu_runtime.protocol.exploration import ActorCriticSpec
+from gpu_runtime.protocol.policy_specs import RlJobSpec
 from gpu_runtime.protocol.specs import OptimizerSpec
 
 SHUFFLE_STREAM = 0x5B4
@@ -28,26 +31,50 @@ class RlSlot:
     kind: Literal["rl"] = "rl"
 
     def __init__(
-        self, policy: Policy, spec: ActorCriticSpec, *, optimizer: OptimizerSpec, total_updates: int, seed: int
+        self,
+        policy: Policy,
+        spec: ActorCriticSpec,
+        *,
+        optimizer: OptimizerSpec,
+        total_steps: int,
+        seed: int,
+        job: RlJobSpec | None = None,
     ) -> None:
-        """Start from ``policy`` as it is; its weights change in place. ``total_updates`` is for the schedule."""
-        self.policy, self.spec, self.optimizer_spec = policy, spec, optimizer
-        self.total_updates, self.seed = total_updates, seed
+        """Start from ``policy`` as it is; its weights change in place. The learning rate follows the steps."""
+        self.policy, self.spec, self.optimizer_spec, self.job = policy, spec, optimizer, job
+        self.total_steps, self.seed = total_steps, seed
         self.models = ActorCritic(policy, spec, seed=seed)
         self.optimizer = torch.optim.AdamW(_groups(self.models, optimizer), betas=optimizer.betas, eps=optimizer.eps)
         self.generator = torch.Generator().manual_seed(seed ^ (SHUFFLE_STREAM << 32))
-        self.step = self.updates = 0
-        self.consumed: list[str] = []
+        self.step = self.updates = self.partitions = 0  # ``partitions``: how many are in the weights
+        self.consumed: deque[str] = deque(maxlen=CONSUMED_KEPT)
 
-    @property
-    def partitions(self) -> int:
-        """How many partitions are in the weights."""
-        return len(self.consumed)
+    @classmethod
+    def create(cls, policy: Policy, job: RlJobSpec) -> "RlSlot":
+        """A fresh slot at policy version 0. Raises HeadConfigurationError for exploration that does not apply."""
+        return cls(
+            policy,
+            job.actor_critic,
+            optimizer=job.optimizer,
+            total_steps=job.total_steps,
+            seed=job.training.seed,
+            job=job,
+        )
 
     @property
     def policy_version(self) -> int:
         """Count of completed steps."""
         return self.step
+
+    @property
+    def taps(self) -> frozenset[str]:
+        """Backbone outputs this slot reads; the critic reads what the head reads."""
+        return self.policy.taps
+
+    @property
+    def query_tokens(self) -> int:
+        """Action queries its prompts end with."""
+        return self.policy.query_tokens
 
     @property
     def needs_fit(self) -> bool:
@@ -77,6 +104,7 @@ class RlSlot:
             self._restore(before)
             raise
         self.step += 1
+        self.partitions += len(partition_ids)
         self.consumed.extend(partition_ids)
 
     def minibatches(self, samples: int, size: int) -> list[Tensor]:
@@ -96,7 +124,7 @@ class RlSlot:
             raise NonFiniteGradient(f"{error} {self._where()}") from None
         for part, norm in norms.items():
             clip_gradients(self._with_gradient()[part].values(), norm=norm, clip=self.optimizer_spec.grad_clip)
-        rate = learning_rate(self.optimizer_spec, step=self.updates, total_steps=self.total_updates)
+        rate = learning_rate(self.optimizer_spec, step=self.step, total_steps=self.total_steps)
         for group in self.optimizer.param_groups:
             group["lr"] = group["base_lr"] * rate / self.optimizer_spec.lr
         self.optimizer.step()
@@ -122,6 +150,7 @@ class RlSlot:
             "optimizer": copy.deepcopy(self.optimizer.state_dict()),
             "random": self.generator.get_state(),
             "updates": self.updates,
+            "needs_fit": self.needs_fit,
         }
 
     @torch.no_grad()
@@ -132,6 +161,8 @@ class RlSlot:
         self.optimizer.zero_grad(set_to_none=True)
         self.generator.set_state(state["random"])
         self.updates = state["updates"]
+        if state["needs_fit"] and self.models.critic is not None:
+            self.models.critic.allocate({"tokens": 0})
 
 
 def _groups(models: ActorCritic, spec: OptimizerSpec) -> list[dict[str, Any]]:

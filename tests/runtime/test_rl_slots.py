@@ -89,7 +89,7 @@ def test_a_step_is_one_version_however_many_updates_it_takes(case: str):
     problem = Problem()
     slot = rl_slot(problem, case)
     step(slot, *problem.batch(8), "p0")
-    assert (slot.step, slot.policy_version, slot.updates, slot.consumed) == (1, 1, 2, ["p0"])
+    assert (slot.step, slot.policy_version, slot.updates, list(slot.consumed)) == (1, 1, 2, ["p0"])
 
 
 @pytest.mark.parametrize(
@@ -111,7 +111,7 @@ def test_a_step_whose_second_update_is_not_finite_never_happened(spoil: Callable
     assert all(p.grad is None for p in slot.named_parameters().values())
     step(slot, *batch, "p1")
     assert not same(everything(slot), before)
-    assert slot.consumed == ["p0", "p1"]
+    assert list(slot.consumed) == ["p0", "p1"]
 
 
 def test_actor_and_critic_learn_at_their_own_rates():
@@ -278,7 +278,7 @@ def test_what_is_exported_is_the_policy_without_its_critic_and_its_noise(tmp_pat
     features = backbone.encode(to_features(batch, sft.query_tokens), [sft.taps] * 16)
     sft.fit(features, batch)
     wanted = ActorCriticSpec.model_validate({"exploration": CASES["mlp"][1], "executed_steps": 2, "value": {}})
-    slot = RlSlot(sft.policy, wanted, optimizer=OptimizerSpec(lr=1e-3), total_updates=9, seed=41)
+    slot = RlSlot(sft.policy, wanted, optimizer=OptimizerSpec(lr=1e-3), total_steps=9, seed=41)
     slot.fit(features)
     _, trace = slot.models.act_with_trace(features, batch.state_BS, seeds=range(16))
     with slot.whole_step(["p0"]):

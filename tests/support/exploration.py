@@ -52,7 +52,7 @@ def rl_slot(
     wanted = {"exploration": settings | (exploration or {}), "executed_steps": executed, "value": {"hidden": (16, 8)}}
     spec = ActorCriticSpec.model_validate(wanted | options)
     settings = {"lr": 1e-3, "warmup_steps": 0, "schedule": "constant"} | (optimizer or {})
-    slot = RlSlot(sft.policy, spec, optimizer=OptimizerSpec.model_validate(settings), total_updates=20, seed=5)
+    slot = RlSlot(sft.policy, spec, optimizer=OptimizerSpec.model_validate(settings), total_steps=20, seed=5)
     slot.fit(problem.batch(64)[0])
     return slot
 

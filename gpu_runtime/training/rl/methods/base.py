@@ -67,7 +67,7 @@ class Method(ABC):
         return False
 
     def exceeds_target_kl(self, statistics: PolicyStatistics) -> bool:
-        """Stop this update's remaining epochs."""
+        """Stop this update's remaining epochs; ``statistics`` are of the whole batch under the weights as they are."""
         return False
 
 
