@@ -84,7 +84,7 @@ def _people() -> list[dict[str, Any]]:
 
 def _maniskill() -> tuple[Participant, ...]:
     """PushCube twice by reinforcement learning, once from pixels; FetchReach in MuJoCo."""
-    weak = Demonstrations(environment="PushCube-v1", cameras="base", episodes=4, state="privileged")
+    weak = Demonstrations(environment="PushCube-v1", cameras="none", episodes=4, state="privileged")
     push: dict[str, Any] = {"executed_steps": 4, "max_steps": 48, "must_improve": True}
     state_only: dict[str, Any] = {"selection": _STATE_ONLY, "head": _STATE_MLP, "start": _WEAK_START}
     a, b, c, d = _people()
@@ -97,7 +97,7 @@ def _maniskill() -> tuple[Participant, ...]:
         ),
         Participant(
             **c,
-            demonstrations=Demonstrations(environment="gymnasium/FetchReach-v4", cameras="scene", episodes=4),
+            demonstrations=Demonstrations(environment="gymnasium/FetchReach-v4", cameras="none", episodes=4, state="privileged"),
             selection=_STATE_ONLY,
             head=_STATE_FLOW,
             start=_WEAK_START,
@@ -108,7 +108,7 @@ def _maniskill() -> tuple[Participant, ...]:
         ),
         Participant(
             **(d | push),
-            demonstrations=Demonstrations(environment="PushCube-v1", cameras="base", episodes=60, seed=1000),
+            demonstrations=Demonstrations(environment="PushCube-v1", cameras="base", episodes=100, seed=1000),
             selection=_CAMERA,
             head=_MLP,
             start=_ONE_STEP,
@@ -119,7 +119,7 @@ def _maniskill() -> tuple[Participant, ...]:
 
 def _pure_python() -> tuple[Participant, ...]:
     """The same four jobs where no simulator of robots can run: points that reach, a disc that pushes a block."""
-    weak = Demonstrations(environment="joynexus/Reach-v0", cameras="top", episodes=2, image_size=32)
+    weak = Demonstrations(environment="joynexus/Reach-v0", cameras="none", episodes=2)
     reach: dict[str, Any] = {
         "demonstrations": weak,
         "selection": _STATE_ONLY,
