@@ -151,6 +151,16 @@ def test_a_disagreement_with_the_dataset_names_both_sides(
     assert all(word in detail for word in words), detail
 
 
+def test_a_policy_of_its_state_alone_needs_no_camera_and_a_head_that_reads_words(alice: Person) -> None:
+    for cameras, chosen in (((), None), (("observation.images.base",), [])):
+        version = make_version(alice, summary=make_summary(cameras=cameras))
+        blind = {"dataset": {"cameras": chosen}}
+        admitted = make_spec(version, head={"tap": "layer:0"}, **blind)
+        assert job_submit(tenant=alice.tenant, actor=alice.actor, spec=admitted).state == "queued"
+        code, detail = refusals(alice, make_spec(version, head={"tap": "vision"}, **blind))["/dataset/cameras"]
+        assert (code, "layer:n" in detail) == ("no_camera", True)
+
+
 def test_every_disagreement_is_told_at_once(alice: Person) -> None:
     spec = make_spec(make_version(alice), base_model="x", dataset={"action_dim": 9}, head={"horizon": 64})
     assert set(refusals(alice, spec)) == {"/base_model", "/dataset/action_dim", "/head/horizon"}
