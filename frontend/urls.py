@@ -3,15 +3,18 @@
 from django.urls import path
 from django.views.generic import RedirectView
 
-from frontend.views import jobs, runtime
+from frontend.views import job, jobs, results, runtime
 
 app_name = "frontend"
 
 urlpatterns = [
     path("", RedirectView.as_view(pattern_name="frontend:jobs"), name="home"),
     path("jobs/", jobs.job_table, name="jobs"),
-    path("jobs/<uuid:job_id>/", jobs.job_page, name="job"),
-    path("jobs/<uuid:job_id>/cancel/", jobs.job_cancel_page, name="job_cancel"),
+    path("jobs/<uuid:job_id>/", job.job_page, name="job"),
+    path("jobs/<uuid:job_id>/cancel/", job.job_cancel_page, name="job_cancel"),
+    path("jobs/<uuid:job_id>/videos/", results.job_videos, name="job_videos"),
+    path("jobs/<uuid:job_id>/episodes/", results.job_episodes, name="job_episodes"),
+    path("jobs/<uuid:job_id>/episodes.csv", results.job_episodes_csv, name="job_episodes_csv"),
     path("runtime/", runtime.runtime_page, name="runtime"),
     path("runtime/data/", runtime.runtime_data, name="runtime_data"),
 ]

@@ -1,4 +1,4 @@
-"""How the console writes figures: money, durations, shares, states."""
+"""How the console writes figures: money, durations, shares, states, kinds."""
 
 from datetime import datetime, timedelta
 from decimal import ROUND_HALF_UP, Decimal
@@ -6,6 +6,8 @@ from typing import Any
 
 from django import template
 
+from frontend.evaluations import Rate
+from frontend.facts import algorithm_word, kind_word, step_word
 from jobs.models import Job
 from jobs.states import TERMINAL
 from tenants.billing.selectors import Cost, CostLine
@@ -25,7 +27,20 @@ STATE_WORDS = {
     "failed": "Failed",
     "cancelled": "Cancelled",
 }
-METER_WORDS = {"train.samples": "Training samples", "train.compute_us": "Device time"}
+METER_WORDS = {
+    "train.samples": "Training samples",
+    "train.compute_us": "Device time",
+    "predict.chunks": "Predicted chunks",
+    "predict.compute_us": "Predicting",
+    "env.steps": "Environment steps",
+    "env.compute_us": "Simulating",
+}
+ARTIFACT_WORDS = {
+    "adapter": "Adapter exported, policy version {version}",
+    "evaluation": "Evaluation finished",
+    "video": "Video of an episode",
+    "dataset": "Dataset recorded",
+}
 
 
 @register.filter
@@ -54,6 +69,32 @@ def meter_name(code: str) -> str:
 @register.filter
 def state_word(state: str) -> str:
     return STATE_WORDS.get(state, state)
+
+
+register.filter("kind_word", kind_word)
+register.filter("step_word", step_word)
+register.filter("algorithm_word", algorithm_word)
+
+
+@register.filter
+def decimal(value: float | None) -> str:
+    """Three significant digits, thousands with commas; a dash where there is nothing."""
+    if value is None:
+        return "–"
+    digits = 0 if abs(value) >= 100 else 1 if abs(value) >= 10 else 2
+    return f"{value:,.{digits}f}".replace("-", "−")
+
+
+@register.filter
+def rate(percent_value: float | None) -> str:
+    """``71.4 %`` of a value that is in percent already; a dash where no episode counts."""
+    return "–" if percent_value is None else f"{percent_value:.1f}{_NBSP}%"
+
+
+@register.filter
+def interval(own: Rate) -> str:
+    """``67.3–75.2``, the Wilson 95 % interval in percent."""
+    return "" if own.low is None else f"{own.low:.1f}–{own.high:.1f}"
 
 
 @register.filter
@@ -95,6 +136,10 @@ def has_ended(job: Job) -> bool:
     return job.state in TERMINAL
 
 
+def artifact_word(kind: str, version: Any) -> str:
+    return ARTIFACT_WORDS.get(kind, kind.capitalize()).format(version=version)
+
+
 @register.filter
 def event_words(event: dict[str, Any]) -> str:
     """One line for the time line."""
@@ -103,7 +148,7 @@ def event_words(event: dict[str, Any]) -> str:
         case "state":
             return STATE_WORDS.get(str(data.get("state")), str(data.get("state")))
         case "artifact":
-            return f"Adapter exported, policy version {data.get('policy_version')}"
+            return artifact_word(str(data.get("kind")), data.get("policy_version"))
         case "policy_version":
             return f"Policy version {data.get('version')} stored"
         case "log":

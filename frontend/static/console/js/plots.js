@@ -6,7 +6,7 @@ const css = (name) => getComputedStyle(document.documentElement).getPropertyValu
 export function theme() {
   return {
     ink: css("--ink"), ink2: css("--ink-2"), ink3: css("--ink-3"), grid: css("--grid"), line: css("--line-2"),
-    surface: css("--surface"), failed: css("--failed"), font: css("--sans"),
+    surface: css("--surface"), failed: css("--failed"), limit: css("--cancelling"), font: css("--sans"),
     run: (i) => css(`--run-${i}`), service: (i) => css(`--svc-${i}`),
   };
 }
@@ -44,10 +44,11 @@ export function layout(t, { revision, log = false, right = 104, unit = "", y = {
 }
 
 // Labels beside the last point; neighbours are pushed apart so that they never touch. `items`: [{y, text, color}].
-export function endLabels(items, t, height, { log }) {
+// `range`: the axis', where it is fixed.
+export function endLabels(items, t, height, { log, range }) {
   if (!items.length) return [];
   const at = (v) => (log ? Math.log10(v) : v);
-  const low = Math.min(log ? Infinity : 0, ...items.map((d) => at(d.y))), high = Math.max(...items.map((d) => at(d.y)));
+  const low = range?.[0] ?? Math.min(log ? Infinity : 0, ...items.map((d) => at(d.y))), high = range?.[1] ?? Math.max(...items.map((d) => at(d.y)));
   const gap = (15 * Math.max(high - low, 1e-9)) / Math.max(height - 60, 40);
   const placed = items.map((d) => ({ ...d, at: at(d.y) })).sort((a, b) => a.at - b.at);
   for (let k = 1; k < placed.length; k++) placed[k].at = Math.max(placed[k].at, placed[k - 1].at + gap);

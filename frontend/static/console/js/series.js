@@ -54,3 +54,10 @@ export function smooth(values, weight) {
     return mean / (1 - weight ** count);
   });
 }
+
+// Wilson's score interval of a rate over `episodes`, 95 %: [low, high] from 0 to 1; null where there is nothing to judge by.
+export function wilson(rate, episodes) {
+  if (rate === null || rate === undefined || !(episodes > 0)) return null;
+  const z2 = 1.959963984540054 ** 2 / episodes, half = Math.sqrt(z2 * (rate * (1 - rate) + z2 / 4));
+  return [Math.max(0, (rate + z2 / 2 - half) / (1 + z2)), Math.min(1, (rate + z2 / 2 + half) / (1 + z2))];
+}

@@ -1,0 +1,104 @@
+"""Charts of evaluations and of collecting rollouts: a step is an episode."""
+
+from frontend.charts.model import Board, Chart, Curve, Group
+
+_PREDICTIONS = (
+    Chart(
+        id="predict",
+        title="Predict latency, p95",
+        unit="ms",
+        curves=(Curve(series="service/predict_p95_ms", label="p95", color=2),),
+        note="From asking for an action to having it, waiting included.",
+    ),
+    Chart(
+        id="group",
+        title="Group size",
+        unit="requests per shared forward",
+        curves=(Curve(series="service/predict_group_size", label="requests", color=5),),
+        note="How many requests shared the frozen base with this job's.",
+    ),
+)
+
+EVALUATION = Board(
+    unit="episode",
+    groups=(
+        Group(
+            title="Episodes",
+            charts=(
+                Chart(
+                    id="success",
+                    title="Success so far",
+                    unit="% of counted episodes",
+                    curves=(Curve(series="eval/success_rate", label="success", color=1, episodes="eval/episodes"),),
+                    smooth=False,
+                    percent=True,
+                    scale=100.0,
+                    note="Band: Wilson 95 % interval. Errors count as failures.",
+                ),
+                Chart(
+                    id="return",
+                    title="Return",
+                    unit="per episode, the environment's reward",
+                    curves=(Curve(series="eval/return", label="return", color=1),),
+                ),
+                Chart(
+                    id="length",
+                    title="Episode length",
+                    unit="steps",
+                    curves=(Curve(series="eval/episode_steps", label="steps", color=3),),
+                ),
+                Chart(
+                    id="count",
+                    title="Counted episodes",
+                    unit="so far",
+                    curves=(Curve(series="eval/episodes", label="counted", color=3),),
+                    smooth=False,
+                    note="Of those played; episodes solved at reset show nothing and are left out.",
+                ),
+            ),
+        ),
+        Group(title="Shared services", charts=_PREDICTIONS),
+    ),
+)
+
+ROLLOUT = Board(
+    unit="episode",
+    groups=(
+        Group(
+            title="Episodes",
+            charts=(
+                Chart(
+                    id="success",
+                    title="Success",
+                    unit="% of episodes played",
+                    curves=(
+                        Curve(series="rollout/success_once", label="once", color=5, episodes="rollout/episodes"),
+                        Curve(series="rollout/success_at_end", label="at end", color=1),
+                    ),
+                    smooth=False,
+                    percent=True,
+                    scale=100.0,
+                ),
+                Chart(
+                    id="return",
+                    title="Return",
+                    unit="per episode, the environment's reward",
+                    curves=(Curve(series="rollout/return", label="return", color=1),),
+                ),
+                Chart(
+                    id="length",
+                    title="Episode length",
+                    unit="steps",
+                    curves=(Curve(series="rollout/episode_steps", label="steps", color=3),),
+                ),
+                Chart(
+                    id="env_speed",
+                    title="Environment speed",
+                    unit="steps per second",
+                    curves=(Curve(series="rollout/env_steps_per_s", label="steps/s", color=3),),
+                ),
+            ),
+        ),
+        Group(title="Shared services", charts=_PREDICTIONS),
+    ),
+)

@@ -1,0 +1,118 @@
+"""One job: state, charts, results, cost, events, and what it made."""
+
+from typing import Any
+from uuid import UUID
+
+from django.http import HttpResponse
+from django.shortcuts import redirect, render
+from django.utils import timezone
+from django.views.decorators.http import require_POST, require_safe
+
+from frontend.charts import board_of
+from frontend.charts.model import Group
+from frontend.evaluations import Report, ReportUnreadable, read_report
+from frontend.facts import job_facts, subject_of
+from frontend.lineage import heirs_of, policy_of, recorded_datasets
+from frontend.successes import latest_successes
+from frontend.templatetags.console import METER_WORDS
+from frontend.videos import OUTCOMES, Wish, gallery
+from frontend.views.page import frame, page
+from jobs.models import Artifact, Job
+from jobs.selectors.jobs import artifact_list, compute_share, job_get, policy_version_list
+from jobs.selectors.runtime import runtime_report
+from jobs.selectors.stream import latest_events
+from jobs.services.cancel import job_cancel
+from jobs.states import TERMINAL, JobState
+from tenants.billing.selectors import job_cost
+from tenants.errors import ApplicationError
+from tenants.permissions import Permission
+from tenants.requests import PageRequest
+
+EVENTS_SHOWN = 100
+
+
+@require_safe
+@page(Permission.JOBS_READ)
+def job_page(request: PageRequest, job_id: UUID) -> HttpResponse:
+    """Everything about one job; script keeps it live."""
+    job = job_get(request.tenant, job_id)
+    may_cancel = request.actor.may(Permission.JOBS_WRITE) and job.state not in TERMINAL
+    board = board_of(job.kind)
+    groups = board.for_spec(job.spec)
+    context = frame(request, "jobs") | {
+        "job": job,
+        "subject": subject_of(job),
+        "cost": job_cost(request.tenant, job.pk),
+        "share": compute_share(request.tenant, job),
+        "board": board,
+        "groups": groups,
+        "events": latest_events(request.tenant, job.pk, limit=EVENTS_SHOWN),
+        "policies": policy_version_list(request.tenant, job.pk)[:10],
+        "may_cancel": may_cancel and job.state != JobState.CANCELLING,
+        "now": timezone.now(),
+        "runtime": None if job.state in TERMINAL else runtime_report(),
+        "live": _live_data(job, groups),
+    }
+    return render(request, "console/job.html", context | _origin_and_results(request, job))
+
+
+@require_POST
+@page(Permission.JOBS_WRITE)
+def job_cancel_page(request: PageRequest, job_id: UUID) -> HttpResponse:
+    """Ask the job to stop, then show it: a job that has just ended is shown as it ended."""
+    try:
+        job_cancel(tenant=request.tenant, job_id=job_id)
+    except ApplicationError as error:
+        if error.status != 409:
+            raise
+    return redirect("frontend:job", job_id=job_id)
+
+
+def _origin_and_results(request: PageRequest, job: Job) -> dict[str, Any]:
+    """What it started from, and what it published so far; videos are many, so they have a list of their own."""
+    policy = policy_of(request.tenant, job)
+    artifacts = list(artifact_list(request.tenant, job.pk).exclude(kind="video"))
+    told: dict[str, Any] = {
+        "policy": policy,
+        "facts": job_facts(job, policy),
+        "artifacts": artifacts,
+        "heirs": _with_success(request, heirs_of(request.tenant, job)),
+        "datasets": recorded_datasets(request.tenant, job),
+    }
+    if job.kind == "evaluation":
+        told["gallery"] = gallery(request.tenant, job.pk, Wish.of(request.GET.dict()))
+        told["outcomes"] = OUTCOMES
+        told |= _report(artifacts)
+    return told
+
+
+def _with_success(request: PageRequest, jobs: list[Job]) -> list[dict[str, Any]]:
+    known = latest_successes(request.tenant, jobs)
+    return [{"job": job, "success": known.get(job.pk)} for job in jobs]
+
+
+def _report(artifacts: list[Artifact]) -> dict[str, Any]:
+    """The newest report as rows; a report nobody can read is said to be so, the rest of the page stays."""
+    newest = next((artifact for artifact in artifacts if artifact.kind == "evaluation"), None)
+    if newest is None:
+        return {}
+    try:
+        report: Report | None = read_report(newest.manifest)
+    except ReportUnreadable:
+        report = None
+    return {"report": report, "report_artifact": newest}
+
+
+def _live_data(job: Job, groups: tuple[Group, ...]) -> dict[str, Any]:
+    """What the page's script starts from."""
+    return {
+        "id": str(job.pk),
+        "state": job.state,
+        "seq": job.last_seq,
+        "startedAt": job.started_at.isoformat() if job.started_at else None,
+        "finishedAt": job.finished_at.isoformat() if job.finished_at else None,
+        "now": timezone.now().isoformat(),
+        "unit": board_of(job.kind).unit,
+        "charts": [chart.as_json(job.spec) for group in groups for chart in group.charts],
+        "meters": METER_WORDS,
+    }
