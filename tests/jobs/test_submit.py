@@ -151,14 +151,16 @@ def test_a_disagreement_with_the_dataset_names_both_sides(
     assert all(word in detail for word in words), detail
 
 
-def test_a_policy_of_its_state_alone_needs_no_camera_and_a_head_that_reads_words(alice: Person) -> None:
-    for cameras, chosen in (((), None), (("observation.images.base",), [])):
-        version = make_version(alice, summary=make_summary(cameras=cameras))
-        blind = {"dataset": {"cameras": chosen}}
-        admitted = make_spec(version, head={"tap": "layer:0"}, **blind)
-        assert job_submit(tenant=alice.tenant, actor=alice.actor, spec=admitted).state == "queued"
-        code, detail = refusals(alice, make_spec(version, head={"tap": "vision"}, **blind))["/dataset/cameras"]
-        assert (code, "layer:n" in detail) == ("no_camera", True)
+@pytest.mark.parametrize(("cameras", "chosen"), [((), None), (("observation.images.base",), [])])
+def test_a_policy_of_its_state_alone_needs_no_camera_but_a_head_that_reads_words(
+    alice: Person, cameras: tuple[str, ...], chosen: list[str] | None
+) -> None:
+    version = make_version(alice, summary=make_summary(cameras=cameras))
+    blind = {"dataset": {"cameras": chosen}}
+    code, detail = refusals(alice, make_spec(version, head={"tap": "vision"}, **blind))["/dataset/cameras"]
+    assert (code, "layer:n" in detail) == ("no_camera", True)
+    admitted = make_spec(version, head={"tap": "layer:0"}, **blind)
+    assert job_submit(tenant=alice.tenant, actor=alice.actor, spec=admitted).state == "queued"
 
 
 def test_every_disagreement_is_told_at_once(alice: Person) -> None:
