@@ -1,0 +1,23 @@
+"""Why a workflow cannot go on, with a reason for machines."""
+
+import re
+
+from gpu_runtime.environments.errors import EnvironmentLost, SimulatorError
+from gpu_runtime.inference.errors import InferenceError
+from gpu_runtime.scheduler.errors import SchedulerError
+from gpu_runtime.training.mounted import Failure
+from gpu_runtime.training.rl.errors import RlError
+from gpu_runtime.workflows.reward import NoStepLimit
+
+ENVIRONMENT_LOST = "environment_lost"
+EXPECTED = (EnvironmentLost, SimulatorError, InferenceError, SchedulerError, RlError, NoStepLimit)
+"""Faults of one tenant's job; anything else is a defect of this program."""
+
+
+def failure_from(error: Exception) -> Failure:
+    """``code`` of an error that has one; else its class in words, for example ``simulator_missing``."""
+    if isinstance(error, EnvironmentLost):
+        return Failure(reason=ENVIRONMENT_LOST, message=str(error))
+    code = getattr(error, "code", None)
+    reason = code if isinstance(code, str) else re.sub(r"(?<!^)(?=[A-Z])", "_", type(error).__name__).lower()
+    return Failure(reason=reason, message=str(error))

@@ -1,0 +1,40 @@
+"""Before anything is played: policy and environment are compared on a first start, so that a misfit costs no step."""
+
+from dataclasses import dataclass
+
+from gpu_runtime.batching.feature import VLAFeature
+from gpu_runtime.environments.pool import EnvironmentPool
+from gpu_runtime.environments.session import SessionSpec
+from gpu_runtime.models.policy import Policy
+from gpu_runtime.protocol.schema import DatasetSchema
+from gpu_runtime.workflows.environment_use import Used, UseTeller
+from gpu_runtime.workflows.policy_fit import PolicyFit
+from gpu_runtime.workflows.ports import EnvironmentMeter, Teller
+from gpu_runtime.workflows.waiting import Herald
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FirstLook:
+    """``max_steps``: where a try is cut off, None: nowhere. ``feature``: what the policy is shown at a start."""
+
+    schema: DatasetSchema
+    max_steps: int | None
+    feature: VLAFeature
+
+
+async def look(
+    pool: EnvironmentPool, session: SessionSpec, policy: Policy, *, seed: int, tell: Teller, meter: EnvironmentMeter
+) -> FirstLook:
+    """Start one try and take no step. Raises SimulatorError, SchemaMismatch included, and EnvironmentLost."""
+    herald = Herald(tell=tell)
+    use = UseTeller(meter=meter, work="check", step=0, seats=1)
+    try:
+        async with await pool.open(session, on_wait=herald.seats) as opened:
+            fit = PolicyFit.of(policy, opened.schema)
+            (start,) = await opened.reset([seed])
+            fit.check_start(start.observation)
+            found = FirstLook(schema=opened.schema, max_steps=opened.max_steps, feature=fit.feature(start.observation))
+        await use.tell(Used(busy_us=opened.busy.calls_us))
+    finally:
+        await herald.close()
+    return found
