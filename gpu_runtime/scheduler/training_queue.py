@@ -113,11 +113,18 @@ class TrainingQueue(QueueState):
         return job
 
     def abandon(self, partition_id: PartitionId, *, reason: str) -> tuple[PartitionId, ...]:
-        """The producer gave up. Ends the partition and the later ones of its job; returns their ids."""
+        """The producer gave up. Ends the partition and the later ones of its job; returns their ids.
+
+        Of data that age each partition stands for itself, as when one of them is dropped: the later ones stay.
+        """
         require(bool(reason), "reason", reason, "a word that says why")
         job = self._table.get(partition_id)
         if job.state not in IN_PRODUCTION:
             raise InvalidTransition(f"partition {partition_id} is {job.state}, so it can't be abandoned")
+        if job.freshness is not None:
+            self._turns.end(job, TrainingJobState.FAILED, reason)
+            self._turns.offer(job.job_id)
+            return (partition_id,)
         return self._turns.end_with_followers(job, TrainingJobState.FAILED, reason)
 
     # --- consumption ------------------------------------------------------------------------------------------

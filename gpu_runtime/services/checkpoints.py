@@ -3,11 +3,15 @@
 import hashlib
 import re
 import shutil
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Generic, TypeVar
 
 from gpu_runtime.models.checkpoint import load_slot, save_slot
 from gpu_runtime.models.errors import CheckpointError
+from gpu_runtime.models.rl_checkpoint import load_rl_slot, save_rl_slot
+from gpu_runtime.models.rl_slots import RlSlot
 from gpu_runtime.models.slots import Slot
 from gpu_runtime.protocol.messages import PolicyVersionPublished
 from gpu_runtime.store.files import sweep_unfinished, sync_folder
@@ -16,11 +20,14 @@ from gpu_runtime.training.mounted import MountedJob
 _NAME = re.compile(r"step-(\d{10})")
 
 
+AnySlot = TypeVar("AnySlot", Slot, RlSlot)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Loaded:
+class Loaded(Generic[AnySlot]):
     """A slot as it was saved. ``broken``: what is wrong with each newer checkpoint that could not be used."""
 
-    slot: Slot
+    slot: AnySlot
     broken: tuple[str, ...]
 
 
@@ -34,7 +41,10 @@ class Checkpoints:
 
     def save(self, job: MountedJob) -> PolicyVersionPublished:
         """Write the slot as it stands and drop all but the newest. No step of the slot may run meanwhile."""
-        save_slot(job.slot, self._path(job))
+        if isinstance(job.slot, RlSlot):
+            save_rl_slot(job.slot, self._path(job))
+        else:
+            save_slot(job.slot, self._path(job))
         for old in self._all(job.job_id, job.attempt)[: -self._keep]:
             shutil.rmtree(old, ignore_errors=True)
         return self.describe(job)
@@ -46,15 +56,22 @@ class Checkpoints:
             version=slot.policy_version, step=slot.step, checkpoint=path.name, sha256=_hash(path)
         )
 
-    def load(self, job_id: str, attempt: int, **options: object) -> Loaded | None:
+    def load(self, job_id: str, attempt: int, **options: object) -> Loaded[Slot] | None:
         """The newest slot of an attempt that is whole, or None if it has no checkpoint. ``options`` as ``load_slot``.
 
         Newer ones that are broken are set aside. Raises CheckpointError, and moves nothing, when none is whole.
         """
+        return self._load(job_id, attempt, lambda path: load_slot(path, **options))  # type: ignore[arg-type]
+
+    def load_rl(self, job_id: str, attempt: int, **options: object) -> Loaded[RlSlot] | None:
+        """The same of a reinforcement-learning job; ``options`` as ``load_rl_slot``."""
+        return self._load(job_id, attempt, lambda path: load_rl_slot(path, **options))  # type: ignore[arg-type]
+
+    def _load(self, job_id: str, attempt: int, read: Callable[[Path], AnySlot]) -> Loaded[AnySlot] | None:
         broken: list[tuple[Path, CheckpointError]] = []
         for path in reversed(self._all(job_id, attempt)):
             try:
-                slot = load_slot(path, **options)  # type: ignore[arg-type]
+                slot = read(path)
             except CheckpointError as error:
                 broken.append((path, error))
             else:

@@ -6,10 +6,12 @@ import logging
 from collections import Counter
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from typing import TypeVar
 
 import torch
 
+from gpu_runtime.models.rl_slots import RlSlot
 from gpu_runtime.protocol.ids import JobId, TenantId
 from gpu_runtime.protocol.messages import PolicyVersionPublished, ServiceStatus
 from gpu_runtime.scheduler.training_queue import Group, LeasedJob, Purpose
@@ -160,6 +162,8 @@ class TrainingService:
     def _member(self, lease: LeasedJob) -> Member:
         job = self._mounted[lease.job.job_id]
         work = job.outstanding[lease.job.partition_id]
+        if isinstance(job.slot, RlSlot):  # batches before it may have been dropped: it makes the next version
+            work = replace(work, step=job.slot.step + 1)
         return Member(partition_id=lease.job.partition_id, job=job, work=work)
 
     async def _compute(self, leases: Sequence[LeasedJob], members: Sequence[Member]) -> StepOutcome:

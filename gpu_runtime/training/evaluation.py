@@ -1,6 +1,6 @@
 """The held-out evaluation of one policy version, gathered over its partitions."""
 
-from gpu_runtime.training.step import Member
+from gpu_runtime.training.member import Member
 
 
 def gather(member: Member) -> dict[str, float]:

@@ -4,6 +4,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from gpu_runtime.models.backbones.base import Backbone
+from gpu_runtime.models.rl_slots import RlSlot
 from gpu_runtime.models.slots import Slot
 from gpu_runtime.training.work import Work
 
@@ -23,7 +24,7 @@ class MountedJob:
     job_id: str
     attempt: int
     tenant_id: str
-    slot: Slot
+    slot: Slot | RlSlot
     backbone: Backbone
     checkpoint_every: int
     warnings: tuple[str, ...] = ()  # what its tenant should know about the mount
@@ -34,6 +35,8 @@ class MountedJob:
     evaluation: Any = None  # ActionError of the chunks of the evaluation in progress
     last_step_at_us: int | None = None
     saved_step: int = -1
+    dropped_stale: int = 0  # partitions that were too old when their turn came
+    stale_in_a_row: int = 0  # of them, since the last step
 
     @property
     def key(self) -> str:

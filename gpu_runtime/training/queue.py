@@ -2,23 +2,26 @@
 
 import asyncio
 import functools
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Mapping
 from concurrent.futures import Executor
 from typing import Any, TypeVar
 
-from gpu_runtime.data.samples import SampleBatch
+import numpy as np
+
 from gpu_runtime.protocol.ids import JobId, PartitionId, TenantId
-from gpu_runtime.scheduler.errors import InFlightBound, QueueFull, StaleEpoch
-from gpu_runtime.scheduler.training_queue import Group, LeasedJob, TrainingQueue
+from gpu_runtime.scheduler.errors import InFlightBound, QueueFull, StaleEpoch, StalenessBound
+from gpu_runtime.scheduler.training_queue import Freshness, Group, LeasedJob, TrainingJobState, TrainingQueue
 from gpu_runtime.store.durability import Durability
 from gpu_runtime.store.errors import PartitionsFull, PartitionTooLarge
 from gpu_runtime.store.partitions import PartitionStore
 from gpu_runtime.store.signal import Signal
 from gpu_runtime.training.clock import monotonic_us
 from gpu_runtime.training.mounted import MountedJob
-from gpu_runtime.training.work import Work, pack_batch
+from gpu_runtime.training.work import Work
 
 T = TypeVar("T")
+Payload = tuple[Mapping[str, np.ndarray], Mapping[str, str]]
+"""(arrays, metadata) of one partition: ``work.pack_batch`` and ``rl.batch.pack_rl_batch`` make them."""
 
 
 class SharedQueue:
@@ -38,13 +41,25 @@ class SharedQueue:
         self._files = files
         self._max_partition_bytes = max_partition_bytes
         self.changed = Signal()  # something became ready, was settled or was freed
+        self._jobs: dict[str, MountedJob] = {}  # by partition that has not ended
 
     async def reserve(
-        self, job: MountedJob, work: Work, partition_id: str, *, priority: int, samples: int, tokens: int
+        self,
+        job: MountedJob,
+        work: Work,
+        partition_id: str,
+        *,
+        priority: int,
+        samples: int,
+        tokens: int,
+        freshness: Callable[[], Freshness] | Freshness | None = None,
+        bytes_expected: int = 0,
     ) -> bool:
         """Book a place for one partition; waits while the job or the queue is at its limit.
 
-        False when the job was stopped meanwhile.
+        ``freshness`` of data that age; as a function it is asked again at each try: what would be too old under one
+        version need not be under the next. Whoever publishes a version notifies ``changed``. False when the job was
+        stopped meanwhile.
         """
         while not job.stopped:
             try:
@@ -59,20 +74,36 @@ class SharedQueue:
                     step=work.step,
                     samples=samples,
                     tokens=tokens,
+                    freshness=freshness() if callable(freshness) else freshness,
+                    bytes_expected=bytes_expected,
                 )
-            except (InFlightBound, QueueFull):
+            except (InFlightBound, QueueFull, StalenessBound):
                 await self.changed.wait()
             else:
                 job.outstanding[partition_id] = work
+                self._jobs[partition_id] = job
                 return True
         return False
 
-    async def put(self, job: MountedJob, partition_id: str, batch: SampleBatch) -> None:
+    def advance(self, partition_id: str, stage: TrainingJobState) -> None:
+        """The producer has entered a later stage of production. A partition that ended meanwhile has none."""
+        if partition_id in self._jobs:
+            self.queue.advance(PartitionId(partition_id), stage)
+
+    def abandon(self, job: MountedJob, partition_id: str, *, reason: str) -> None:
+        """The producer gave up on this partition; the job goes on. One that ended meanwhile is settled already."""
+        if partition_id not in job.outstanding:
+            return
+        self._end(self.queue.abandon(PartitionId(partition_id), reason=reason))
+        self._drop_stale()
+        self.changed.notify()
+
+    async def put(self, job: MountedJob, partition_id: str, payload: Payload) -> None:
         """Write the payload and offer the partition; waits while there is no room for it.
 
         Raises PartitionTooLarge when there never will be.
         """
-        arrays, metadata = pack_batch(batch)
+        arrays, metadata = payload
         self.refuse_too_large(sum(array.nbytes for array in arrays.values()))
         write = functools.partial(self._partitions.put, partition_id, arrays, metadata)
         size = await self._write(job, write)
@@ -108,12 +139,14 @@ class SharedQueue:
         now_us = monotonic_us()
         self.queue.mark_ready(PartitionId(partition_id), now_us=now_us)
         job.ready_at_us[partition_id] = now_us
+        self._drop_stale()
         self.changed.notify()
 
     def next_group(self) -> Group | None:
         """Lease the group that is due, if any; leases of a service that vanished run out first."""
         now_us = monotonic_us()
         self.queue.expire_leases(now_us)
+        self._drop_stale()
         return self.queue.next_group(now_us=now_us)
 
     def wait_s(self) -> float | None:
@@ -144,17 +177,18 @@ class SharedQueue:
         except StaleEpoch:
             self.queue.charge(lease.job.tenant_id, charge_us=charge_us)
             return
+        if reason is None:
+            job.stale_in_a_row = 0
+        self._end(ended)
+        self._drop_stale()
         self.changed.notify()
-        for partition_id in ended:
-            job.outstanding.pop(partition_id, None)
-            job.ready_at_us.pop(partition_id, None)
-            self._clear(partition_id)
 
     def stop_job(self, job: MountedJob, *, reason: str) -> None:
         """Stop producing and consuming for this job: its partitions end and return their bytes."""
         job.stopped = True
-        for partition_id in self.queue.cancel_job(JobId(job.key), reason=reason):
-            self._clear(partition_id)
+        self._end(self.queue.cancel_job(JobId(job.key), reason=reason))
+        for partition_id in list(job.outstanding):
+            self._jobs.pop(partition_id, None)
         job.outstanding.clear()
         self.changed.notify()
 
@@ -165,6 +199,31 @@ class SharedQueue:
     def dump(self) -> dict[str, Any]:
         """The queue as JSON types, for the journal."""
         return self.queue.dump()
+
+    def _drop_stale(self) -> None:
+        """See off partitions that were too old when their turn came: their producers hear of it by ``changed``."""
+        stale = [
+            partition_id
+            for partition_id in self.queue.awaiting_clear()
+            if self.queue.job(partition_id).state is TrainingJobState.DROPPED_STALE
+        ]
+        for partition_id in stale:
+            job = self._jobs.get(partition_id)
+            if job is not None:
+                job.dropped_stale += 1
+                job.stale_in_a_row += 1
+        self._end(stale)
+        if stale:
+            self.changed.notify()
+
+    def _end(self, ended: Collection[PartitionId]) -> None:
+        """Forget partitions that have ended and return their bytes."""
+        for partition_id in ended:
+            job = self._jobs.pop(partition_id, None)
+            if job is not None:
+                job.outstanding.pop(partition_id, None)
+                job.ready_at_us.pop(partition_id, None)
+            self._clear(partition_id)
 
     def _clear(self, partition_id: PartitionId) -> None:
         self._partitions.clear(partition_id)

@@ -12,10 +12,10 @@ from gpu_runtime.scheduler.training_queue import Purpose
 from gpu_runtime.store.records import Entry, WorkloadChange
 from gpu_runtime.training.clock import monotonic_us, unix_us
 from gpu_runtime.training.evaluation import gather
-from gpu_runtime.training.step import Member, StepOutcome
+from gpu_runtime.training.member import Member
+from gpu_runtime.training.step import StepOutcome
 
 SERVICE = "training"
-_NAMES = {"learning_rate": "lr"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -99,7 +99,7 @@ def _span(outcome: StepOutcome, attribution: Attribution, span_id: str) -> SpanM
 def _usage(member: Member, share_us: int, span_id: str, group_size: int) -> UsageMetered:
     """Every member's measured time; samples where an optimizer step was made of them. A fault is not billed."""
     lines = [UsageLine(meter="train.compute_us", quantity=share_us)]
-    if member.applied and member.work.purpose is Purpose.TRAIN:
+    if member.applied and member.work.purpose is Purpose.TRAIN and member.samples:
         lines.insert(0, UsageLine(meter="train.samples", quantity=member.samples))
     reason = None if member.applied else ("cancelled" if member.skipped else "step_failed")
     return UsageMetered(
@@ -121,7 +121,9 @@ def _metrics(member: Member, share_us: int, outcome: StepOutcome, leased_at_us: 
         return gather(member)
     if member.work.purpose is Purpose.FIT:
         return {}
-    values = {f"train/{_NAMES.get(name, name)}": float(value) for name, value in member.metrics.items()}
+    values = dict(member.metrics)
+    if member.job.slot.kind == "rl":
+        values["rollout/dropped_stale"] = float(member.job.dropped_stale)
     return values | _service_metrics(member, share_us, outcome, leased_at_us)
 
 

@@ -1,52 +1,21 @@
 """One device step: ONE packed frozen forward for the whole group, then each tenant's own slice, all of it measured."""
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, TypeVar
 
 import torch
-from torch import Tensor
 
-from gpu_runtime.batching.canonicalize import to_features
-from gpu_runtime.batching.feature import VLAFeature
-from gpu_runtime.data.samples import SampleBatch
-from gpu_runtime.protocol.ids import PartitionId
 from gpu_runtime.scheduler.accounting import MeasuredStep
-from gpu_runtime.scheduler.training_queue import Purpose
 from gpu_runtime.store.partitions import PartitionStore
 from gpu_runtime.training.clock import DeviceClock, unix_us
-from gpu_runtime.training.mounted import Failure, MountedJob
-from gpu_runtime.training.work import Work, unpack_batch
+from gpu_runtime.training.member import Features, Member
+from gpu_runtime.training.mounted import Failure
+from gpu_runtime.training.slices import FeatureStore, NothingKept, RlSlice, SftSlice, Slice
+
+__all__ = ["DeviceStep", "Member", "StepOutcome", "explain"]
 
 T = TypeVar("T")
-Features = list[dict[str, Tensor]]  # per sample: tap -> [L, D]
-
-
-@dataclass(slots=True, kw_only=True, eq=False)
-class Member:
-    """One tenant's part of a step: what goes in, and what came of it."""
-
-    partition_id: PartitionId
-    job: MountedJob
-    work: Work
-    batch: SampleBatch | None = None
-    inputs: list[VLAFeature] = field(default_factory=list)
-    tokens: int = 0
-    shared_tokens: int = 0  # its weight in the shared forward; 0 when it had no part in it
-    private_ns: int = 0
-    metrics: dict[str, float] = field(default_factory=dict)  # of a training step
-    error: Any = None  # ActionError of an evaluation
-    failure: Failure | None = None
-    skipped: bool = False  # its job was stopped before its slice
-
-    @property
-    def samples(self) -> int:
-        return len(self.inputs)
-
-    @property
-    def applied(self) -> bool:
-        """True when the slice did what its partition is for."""
-        return self.failure is None and not self.skipped
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -61,9 +30,11 @@ class StepOutcome:
 class DeviceStep:
     """Runs groups, one at a time, in the compute thread. An error in one tenant's slice stays in that slice."""
 
-    def __init__(self, partitions: PartitionStore, clock: DeviceClock) -> None:
+    def __init__(self, partitions: PartitionStore, clock: DeviceClock, kept: FeatureStore | None = None) -> None:
+        """``kept``: prefix features that the inference service put aside for a trainer."""
         self._partitions = partitions
         self._clock = clock
+        self._slices: dict[str, Slice] = {"sft": SftSlice(), "rl": RlSlice(kept or NothingKept())}
 
     def run(self, members: Sequence[Member]) -> StepOutcome:
         """Open payloads, encode together, train, fit or evaluate apart. Raises nothing for a member's fault."""
@@ -87,9 +58,8 @@ class DeviceStep:
         return started_at_us, result, (self._clock.now_ns() - begin_ns) // 1000
 
     def _open(self, member: Member) -> None:
-        member.batch = unpack_batch(*self._partitions.open(member.partition_id))
-        member.inputs = to_features(member.batch, member.job.slot.query_tokens)
-        member.tokens = member.job.backbone.tokens_together(member.inputs)
+        arrays, metadata = self._partitions.open(member.partition_id)
+        self._slices[member.job.slot.kind].open(member, arrays, metadata)
 
     def _encode(self, members: Sequence[Member]) -> tuple[dict[str, Features], int]:
         """Features by partition and the nanoseconds of the shared forward.
@@ -97,8 +67,8 @@ class DeviceStep:
         When the forward of the group fails, each member is encoded alone: who fails alone is the culprit, and the
         others go on with what they would have had without it. That time is their own; the failed try is overhead.
         """
-        if not members:
-            return {}, 0
+        if not any(member.inputs for member in members):
+            return {member.partition_id: [] for member in members}, 0
         begin_ns = self._clock.now_ns()
         try:
             features = _forward(members)
@@ -117,15 +87,7 @@ class DeviceStep:
         return features, 0
 
     def _slice(self, member: Member, features: Features) -> None:
-        slot = member.job.slot
-        assert member.batch is not None, "opened before"
-        match member.work.purpose:
-            case Purpose.FIT:
-                slot.fit(features, member.batch)
-            case Purpose.TRAIN:
-                member.metrics = slot.train_step(features, member.batch, member.partition_id)
-            case Purpose.EVALUATE:
-                member.error = slot.evaluate(features, member.batch)
+        self._slices[member.job.slot.kind].run(member, features)
 
     def _guarded(self, member: Member, action: Any) -> int:
         """Run one member's action; its fault becomes its ``failure``. Returns nanoseconds."""
@@ -155,7 +117,7 @@ def explain(error: Exception) -> Failure:
 def _forward(members: Sequence[Member]) -> dict[str, Features]:
     inputs = [feature for member in members for feature in member.inputs]
     taps = [member.job.slot.taps for member in members for _ in member.inputs]
-    encoded = iter(members[0].job.backbone.encode(inputs, taps))
+    encoded = iter(members[0].job.backbone.encode(inputs, taps) if inputs else ())
     return {member.partition_id: [next(encoded) for _ in member.inputs] for member in members}
 
 

@@ -11,7 +11,7 @@ from gpu_runtime.data.samples import SampleSource
 from gpu_runtime.protocol.specs import SftJobSpec
 from gpu_runtime.training.mounted import Failure, MountedJob
 from gpu_runtime.training.queue import SharedQueue, run_in
-from gpu_runtime.training.work import Work, image_bytes
+from gpu_runtime.training.work import Work, image_bytes, pack_batch
 from gpu_runtime.workflows.plan import SftPlan
 
 
@@ -64,7 +64,7 @@ class SftWorkflow:
             size = image_bytes(samples, len(self.source.cameras), self.spec.dataset.image_size)
             self.queue.refuse_too_large(size)  # before it is held in memory
             batch = await run_in(self.readers, self.source.batch, frames)
-            await self.queue.put(self.job, partition_id, batch)
+            await self.queue.put(self.job, partition_id, pack_batch(batch))
         except Exception as error:  # e.g. a dataset that breaks while it is read: its own job fails
             reason = getattr(error, "code", None)  # a foreign library's code may be a number
             reason = reason if isinstance(reason, str) else "dataset_unreadable"

@@ -37,6 +37,12 @@ class FutureVersion(RlError, ValueError):
     code = "future_version"
 
 
+class ForeignHandle(RlError, LookupError):
+    """A feature handle that is not this tenant's for the observation it comes with."""
+
+    code = "unknown_feature_handle"
+
+
 def require_shape(name: str, found: tuple[int, ...], allowed: tuple[int, ...]) -> None:
     """Raise RolloutMismatch unless the shapes are equal."""
     if tuple(found) != tuple(allowed):

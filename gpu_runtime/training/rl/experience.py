@@ -112,7 +112,7 @@ class Experience:
         return values_nB
 
     def final_values(self, needed_B: Sequence[bool]) -> Tensor:
-        """[n, B]: V(final observation) in the row where the episode ended. Raises RolloutMismatch if one is lacking."""
+        """[n, B]: V(final observation) in the row where the episode ended. Raises RolloutMismatch if it is lacking."""
         values_nB = torch.zeros(self.rollout.rewards_nBC.shape[:2])
         for b, (episode, needed) in enumerate(zip(self.episodes, needed_B, strict=True)):
             if not needed or not episode.decisions:

@@ -35,7 +35,7 @@ def update(
     """
     check_options(slot, spec)
     stale = staleness_metrics(batch, slot.policy_version)
-    known = {name: value for name, value in batch.statistics.items()}
+    known = dict(batch.statistics)
     with slot.whole_step([partition_id]):
         if len(batch):
             known |= _Update.begin(slot, Rows(slot, features, batch), spec).run()
@@ -168,7 +168,8 @@ class _Update:
 
     def _before(self) -> dict[str, float]:
         """How the rollout's figures compare with the trainer's at the start of the update."""
-        rows, metrics = self.rows, {}
+        rows = self.rows
+        metrics: dict[str, float] = {}
         fresh_N = rows.version_N == self.slot.policy_version
         if bool(fresh_N.any()):  # other versions' log-probabilities differ by right
             fresh_N = fresh_N.to(rows.mask_NCA.device)

@@ -1,0 +1,44 @@
+"""One tenant's part of a device step."""
+
+from dataclasses import dataclass, field
+from typing import Any
+
+from torch import Tensor
+
+from gpu_runtime.batching.feature import VLAFeature
+from gpu_runtime.data.samples import SampleBatch
+from gpu_runtime.protocol.ids import PartitionId
+from gpu_runtime.training.mounted import Failure, MountedJob
+from gpu_runtime.training.rl.batch import RlBatch
+from gpu_runtime.training.work import Work
+
+Features = list[dict[str, Tensor]]  # per sample: tap -> [L, D]
+
+
+@dataclass(slots=True, kw_only=True, eq=False)
+class Member:
+    """What goes in, and what came of it."""
+
+    partition_id: PartitionId
+    job: MountedJob
+    work: Work
+    batch: SampleBatch | RlBatch | None = None
+    inputs: list[VLAFeature] = field(default_factory=list)  # what is to go through the shared forward
+    observations: Any = None  # of chunks: which of them share features, and what was kept
+    tokens: int = 0
+    shared_tokens: int = 0  # its weight in the shared forward; 0 when it had no part in it
+    private_ns: int = 0
+    metrics: dict[str, float] = field(default_factory=dict)  # of a training step, by full name
+    error: Any = None  # ActionError of an evaluation
+    failure: Failure | None = None
+    skipped: bool = False  # its job was stopped before its slice
+
+    @property
+    def samples(self) -> int:
+        """Frames or chunks of the batch, however many of them needed a forward."""
+        return 0 if self.batch is None else len(self.batch)
+
+    @property
+    def applied(self) -> bool:
+        """True when the slice did what its partition is for."""
+        return self.failure is None and not self.skipped

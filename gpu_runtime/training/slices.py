@@ -1,0 +1,141 @@
+"""What a device step does for one member before and after the shared forward, by kind of slot."""
+
+from collections.abc import Mapping, Sequence
+from typing import Protocol
+
+import numpy as np
+import torch
+
+from gpu_runtime.batching.canonicalize import to_features
+from gpu_runtime.batching.handles import handle_of
+from gpu_runtime.data.samples import SampleBatch
+from gpu_runtime.models.heads.base import Features
+from gpu_runtime.models.rl_slots import RlSlot
+from gpu_runtime.scheduler.training_queue import Purpose
+from gpu_runtime.training.member import Member
+from gpu_runtime.training.rl.batch import RlBatch, unpack_rl_batch
+from gpu_runtime.training.rl.errors import ForeignHandle, RolloutMismatch
+from gpu_runtime.training.rl.update import update
+from gpu_runtime.training.work import unpack_batch
+
+_NAMES = {"learning_rate": "lr"}
+
+
+class Slice(Protocol):
+    """One kind of slot. Faults are raised; whose they are the step knows."""
+
+    def open(self, member: Member, arrays: Mapping[str, np.ndarray], metadata: Mapping[str, str]) -> None:
+        """Unpack the batch and say what must go through the shared forward."""
+
+    def run(self, member: Member, features: Sequence[Features]) -> None:
+        """Train, fit or evaluate; ``features`` are those of ``member.inputs``."""
+
+
+class FeatureStore(Protocol):
+    """Prefix features that rollouts left behind, by tenant and handle; ``FeatureHandles`` is one."""
+
+    def peek(self, tenant_id: str, handle: str) -> Features | None: ...
+
+    def put_rows(self, tenant_id: str, handle: str, rows: Features) -> None: ...
+
+
+class NothingKept:
+    """Every feature is computed."""
+
+    def peek(self, tenant_id: str, handle: str) -> Features | None:
+        return None
+
+    def put_rows(self, tenant_id: str, handle: str, rows: Features) -> None:
+        return None
+
+
+class SftSlice:
+    """Frames of a dataset: all of them go through the forward."""
+
+    def open(self, member: Member, arrays: Mapping[str, np.ndarray], metadata: Mapping[str, str]) -> None:
+        batch = unpack_batch(arrays, metadata)
+        member.batch, member.inputs = batch, to_features(batch, member.job.slot.query_tokens)
+        member.tokens = member.job.backbone.tokens_together(member.inputs)
+
+    def run(self, member: Member, features: Sequence[Features]) -> None:
+        slot, batch = member.job.slot, member.batch
+        assert isinstance(batch, SampleBatch), "opened before"
+        assert not isinstance(slot, RlSlot), "chosen by kind"
+        match member.work.purpose:
+            case Purpose.FIT:
+                slot.fit(features, batch)
+            case Purpose.TRAIN:
+                found = slot.train_step(features, batch, member.partition_id)
+                member.metrics = {f"train/{_NAMES.get(name, name)}": float(value) for name, value in found.items()}
+            case Purpose.EVALUATE:
+                member.error = slot.evaluate(features, batch)
+
+
+class RlSlice:
+    """Chunks of rollouts: each observation once, and only where its features were not kept."""
+
+    def __init__(self, kept: FeatureStore) -> None:
+        self._kept = kept
+
+    def open(self, member: Member, arrays: Mapping[str, np.ndarray], metadata: Mapping[str, str]) -> None:
+        slot = member.job.slot
+        assert isinstance(slot, RlSlot), "chosen by kind"
+        if member.work.purpose is not Purpose.TRAIN:
+            raise RolloutMismatch(f"purpose: {member.work.purpose}, allowed: {Purpose.TRAIN}")
+        batch = unpack_rl_batch(arrays, metadata)
+        prefix = slot.policy.signature(member.job.backbone).hash
+        found = _Observations(member.job.tenant_id, prefix, batch, slot.query_tokens, self._kept)
+        member.batch = batch
+        member.inputs = [batch.feature(row, slot.query_tokens) for row in found.missing.values()]
+        member.tokens = member.job.backbone.tokens_together(member.inputs)
+        member.observations = found
+
+    def run(self, member: Member, features: Sequence[Features]) -> None:
+        slot, batch = member.job.slot, member.batch
+        assert isinstance(batch, RlBatch), "opened before"
+        assert isinstance(slot, RlSlot), "chosen by kind"
+        if slot.job is None:
+            raise RolloutMismatch("slot: made without a job, allowed: RlSlot.create")
+        found = member.observations
+        assert isinstance(found, _Observations), "opened before"
+        hits = found.hits
+        rows = found.rows(features, self._kept, slot.policy.device)
+        member.metrics = update(slot, rows, batch, slot.job, partition_id=member.partition_id)
+        member.metrics["train/feature_hits"] = hits
+
+
+class _Observations:
+    """The distinct observations of one batch: those whose features are kept, and the row each other one comes from."""
+
+    def __init__(
+        self, tenant_id: str, prefix_hash: str, batch: RlBatch, query_tokens: int, kept: FeatureStore
+    ) -> None:
+        self._tenant_id = tenant_id
+        self._names = [
+            handle_of(tenant_id, prefix_hash, batch.feature(row, query_tokens)) for row in range(len(batch))
+        ]
+        self._known: dict[str, Features] = {}
+        self.missing: dict[str, int] = {}  # name -> its first row
+        for row, (name, given) in enumerate(zip(self._names, batch.handles, strict=True)):
+            if given not in ("", name):
+                raise ForeignHandle(f"handles[{row}]: no features of this observation go by {given!r}")
+            if name in self._known or name in self.missing:
+                continue
+            rows = kept.peek(tenant_id, name)
+            if rows is None:
+                self.missing[name] = row
+            else:
+                self._known[name] = rows
+
+    @property
+    def hits(self) -> float:
+        """Share of the chunks that need no forward."""
+        return sum(name in self._known for name in self._names) / max(1, len(self._names))
+
+    def rows(self, computed: Sequence[Features], kept: FeatureStore, device: torch.device) -> list[Features]:
+        """Features of every chunk on the device; chunks with the same observation share theirs."""
+        for name, rows in zip(self.missing, computed, strict=True):
+            kept.put_rows(self._tenant_id, name, rows)
+        known = self._known | dict(zip(self.missing, computed, strict=True))
+        placed = {name: {tap: value.to(device) for tap, value in rows.items()} for name, rows in known.items()}
+        return [placed[name] for name in self._names]
