@@ -46,11 +46,15 @@ class RuntimeRefused(Exception):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ArtifactStream:
-    """An open download; ``close`` it, read or not. Chunks may raise RuntimeUnreachable."""
+    """An open download; ``close`` it, read or not. Chunks may raise RuntimeUnreachable.
+
+    ``is_part``: it holds the bytes that were asked for, not the whole file.
+    """
 
     size_bytes: int | None
     chunks: Iterator[bytes]
     close: Callable[[], None]
+    is_part: bool = False
 
 
 class RuntimeClient(Protocol):
@@ -70,7 +74,8 @@ class RuntimeClient(Protocol):
     def events(self, *, after: int, limit: int, wait_s: float) -> EventBatch:
         """Journal entries with ``seq > after`` in order; waits up to ``wait_s`` for the first one."""
 
-    def artifact(self, artifact_id: str) -> ArtifactStream: ...
+    def artifact(self, artifact_id: str, *, first: int | None = None, last: int | None = None) -> ArtifactStream:
+        """A published file, or its bytes from ``first`` to ``last`` (both included)."""
 
 
 class HttpRuntimeClient:
@@ -109,19 +114,21 @@ class HttpRuntimeClient:
         timeout = httpx.Timeout(REQUEST_TIMEOUT_S + wait_s, connect=CONNECT_TIMEOUT_S)
         return _decode(EventBatch, self._send("GET", "/v1/events", params=params, timeout=timeout))
 
-    def artifact(self, artifact_id: str) -> ArtifactStream:
-        request = self._http.build_request("GET", f"/v1/artifacts/{artifact_id}")
+    def artifact(self, artifact_id: str, *, first: int | None = None, last: int | None = None) -> ArtifactStream:
+        headers = {} if first is None else {"Range": f"bytes={first}-{'' if last is None else last}"}
+        request = self._http.build_request("GET", f"/v1/artifacts/{artifact_id}", headers=headers)
         try:
             response = self._http.send(request, stream=True)
         except httpx.TransportError as error:
             raise _unreachable(error) from error
-        if response.status_code != 200:
+        if response.status_code not in {200, 206}:
             with closing(response):
                 response.read()
                 raise _refused(response)
         length = response.headers.get("Content-Length")
         size_bytes = int(length) if length else None
-        return ArtifactStream(size_bytes=size_bytes, chunks=_chunks(response), close=response.close)
+        is_part = response.status_code == 206
+        return ArtifactStream(size_bytes=size_bytes, chunks=_chunks(response), close=response.close, is_part=is_part)
 
     def _known(self, method: str, path: str) -> WorkloadStatus | None:
         try:

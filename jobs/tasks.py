@@ -1,4 +1,4 @@
-"""Celery tasks: nudges to do what the rows already say. All are short and may run any number of times at once."""
+"""Celery tasks: nudges to do what the rows already say. Each may run any number of times at once."""
 
 import logging
 from uuid import UUID
@@ -7,6 +7,7 @@ from celery import shared_task
 
 from jobs import runtime_client
 from jobs.services.cancel import cancel_deliver
+from jobs.services.dataset_import import import_run
 from jobs.services.dispatch import job_dispatch
 from jobs.services.sweep import reconcile as sweep
 
@@ -23,6 +24,12 @@ def dispatch_job(job_id: str) -> None:
 def cancel_job(job_id: str) -> None:
     """Tell the runtime to stop a cancelling job."""
     cancel_deliver(UUID(job_id), runtime=runtime_client.connect())
+
+
+@shared_task(soft_time_limit=1800, time_limit=1830)
+def import_dataset(artifact_id: str) -> None:
+    """Copy a recorded dataset from the runtime and take it in. Of several workers one claims it."""
+    import_run(UUID(artifact_id), runtime=runtime_client.connect())
 
 
 @shared_task(expires=10)

@@ -7,7 +7,7 @@ from rest_framework.response import Response
 from rest_framework.views import APIView
 
 from jobs.api.outputs import AnyJobSpec, JobDetailOutput, JobOutput
-from jobs.api.queries import JobListQuery
+from jobs.api.queries import JOB_KINDS, JobListQuery
 from jobs.models import Job
 from jobs.selectors.jobs import job_get, job_list
 from jobs.services.cancel import job_cancel
@@ -34,7 +34,7 @@ class JobListApi(ListView):
         operation_id="jobs_list",
         parameters=[
             OpenApiParameter("state", str, enum=[state.value for state in JobState]),
-            OpenApiParameter("kind", str, enum=["sft"]),
+            OpenApiParameter("kind", str, enum=list(JOB_KINDS)),
             OpenApiParameter("q", str, description="Part of the name."),
         ],
     )

@@ -1,4 +1,4 @@
-"""What the jobs API answers, as serializers: the forms and their OpenAPI."""
+"""What the jobs API answers of jobs, their events and curves, as serializers: the forms and their OpenAPI."""
 
 from typing import Any
 
@@ -7,34 +7,51 @@ from pydantic import RootModel
 from rest_framework import serializers
 
 from gpu_runtime.protocol.job_specs import JobSpec
-from jobs.models import Artifact, Job, JobAttempt, PolicyVersion
-from jobs.selectors.jobs import compute_share
+from jobs.models import Artifact, Job, JobAttempt
+from jobs.selectors.jobs import compute_share, environments_of
 from tenants.billing.selectors import job_cost
+from tenants.datasets.selectors import versions_recorded_from
 from tenants.scope import tenant_scope
 
 
 class DatasetRefOutput(serializers.Serializer[Any]):
-    """The dataset version a job reads."""
+    """A dataset version a job reads or made."""
 
     version_id = serializers.UUIDField(source="pk")
     name = serializers.CharField(source="dataset.name")
     number = serializers.IntegerField()
 
 
-class JobOutput(serializers.ModelSerializer[Job]):
-    """A job in a list."""
+class PolicyRefOutput(serializers.ModelSerializer[Artifact]):
+    """The adapter a job starts from, and the job that trained it."""
 
-    base_model = serializers.CharField(source="spec.base_model")
-    head = serializers.CharField(source="spec.head.type")
-    dataset = DatasetRefOutput(source="dataset_version")
+    artifact_id = serializers.UUIDField(source="pk")
+    job_id = serializers.UUIDField()
+    job_name = serializers.CharField(source="job.name")
+
+    class Meta:
+        model = Artifact
+        fields = ["artifact_id", "name", "policy_version", "job_id", "job_name"]
+
+
+class JobOutput(serializers.ModelSerializer[Job]):
+    """A job in a list. ``dataset`` is of kind sft, ``policy`` and ``environments`` of every other kind."""
+
+    dataset = DatasetRefOutput(source="dataset_version", allow_null=True)
+    policy = PolicyRefOutput(allow_null=True)
+    environments = serializers.SerializerMethodField(help_text="Ids of the simulated tasks.")
     created_by = serializers.EmailField(source="created_by.email", default=None, allow_null=True)
 
     class Meta:
         model = Job
         fields = [
-            *("id", "kind", "name", "state", "reason", "message", "base_model", "head", "dataset", "attempt"),
-            *("step", "total_steps", "last_seq", "created_by", "created_at", "started_at", "finished_at"),
+            *("id", "kind", "name", "state", "reason", "message", "base_model", "head", "dataset", "policy"),
+            *("environments", "attempt", "step", "total_steps", "last_seq", "created_by", "created_at", "started_at"),
+            "finished_at",
         ]
+
+    def get_environments(self, job: Job) -> list[str]:
+        return environments_of(job)
 
 
 class AttemptOutput(serializers.ModelSerializer[JobAttempt]):
@@ -81,9 +98,10 @@ class JobDetailOutput(JobOutput):
         help_text="This tenant's part (0 to 1) of the device time measured during the job's life."
     )
     attempts = serializers.SerializerMethodField()
+    recorded = serializers.SerializerMethodField(help_text="Dataset versions made of this job's episodes.")
 
     class Meta(JobOutput.Meta):
-        fields = [*JobOutput.Meta.fields, "spec", "cost", "compute_share", "attempts"]
+        fields = [*JobOutput.Meta.fields, "spec", "cost", "compute_share", "attempts", "recorded"]
 
     @extend_schema_field(CostOutput)
     def get_cost(self, job: Job) -> Any:
@@ -96,6 +114,10 @@ class JobDetailOutput(JobOutput):
     def get_attempts(self, job: Job) -> Any:
         with tenant_scope(job.tenant):
             return AttemptOutput(JobAttempt.objects.filter(job_id=job.pk).order_by("number"), many=True).data
+
+    @extend_schema_field(DatasetRefOutput(many=True))
+    def get_recorded(self, job: Job) -> Any:
+        return DatasetRefOutput(versions_recorded_from(job.tenant, job.pk), many=True).data
 
 
 class EventOutput(serializers.Serializer[Any]):
@@ -135,63 +157,3 @@ class MetricsOutput(serializers.Serializer[Any]):
     seq = serializers.IntegerField()
     state = serializers.CharField(help_text="The job's present state.")
     series = SeriesOutput(many=True)
-
-
-class ArtifactOutput(serializers.ModelSerializer[Artifact]):
-    download = serializers.SerializerMethodField()
-
-    class Meta:
-        model = Artifact
-        fields = [
-            *("id", "kind", "name", "attempt", "policy_version", "size_bytes", "sha256", "manifest", "created_at"),
-            "download",
-        ]
-
-    def get_download(self, artifact: Artifact) -> str:
-        return f"/api/v1/artifacts/{artifact.pk}/download"
-
-
-class PolicyVersionOutput(serializers.ModelSerializer[PolicyVersion]):
-    class Meta:
-        model = PolicyVersion
-        fields = ["id", "attempt", "version", "step", "checkpoint", "sha256", "created_at"]
-
-
-class BaseInfoOutput(serializers.Serializer[Any]):
-    name = serializers.CharField()
-    revision = serializers.CharField()
-    parameters = serializers.IntegerField()
-    hidden_size = serializers.IntegerField()
-    layers = serializers.IntegerField()
-    dtype = serializers.CharField()
-    device = serializers.CharField()
-    random_weights = serializers.BooleanField()
-
-
-class BaseOutput(serializers.Serializer[Any]):
-    name = serializers.CharField()
-    random_weights = serializers.BooleanField(help_text="A test base: what it produces means nothing.")
-    resident = serializers.BooleanField(help_text="The runtime has reported it as loaded.")
-    info = BaseInfoOutput(allow_null=True)
-
-
-class BasesOutput(serializers.Serializer[Any]):
-    results = BaseOutput(many=True)
-
-
-class ServiceOutput(serializers.Serializer[Any]):
-    service = serializers.CharField()
-    state = serializers.CharField()
-    reason = serializers.CharField(allow_null=True)
-    busy_share = serializers.FloatField(help_text="Busy time over the window, 0 to 1.")
-    window_s = serializers.FloatField()
-    queue_depth = serializers.IntegerField()
-    group_size_mean = serializers.FloatField(allow_null=True)
-
-
-class RuntimeOutput(serializers.Serializer[Any]):
-    state = serializers.ChoiceField(choices=["ready", "not_accepting", "unreachable", "never_seen"])
-    reason = serializers.CharField(allow_blank=True)
-    seen_at = serializers.DateTimeField(allow_null=True)
-    active_jobs = serializers.IntegerField()
-    services = ServiceOutput(many=True)

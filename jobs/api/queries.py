@@ -1,15 +1,18 @@
 """Query strings of the jobs API. Unknown parameters are refused by name."""
 
-from typing import Annotated
+from typing import Annotated, Literal, get_args
 
 from pydantic import Field, field_validator
 
 from gpu_runtime.protocol.base import Message
+from jobs.models import ArtifactKind
 from jobs.selectors.series import POINTS_DEFAULT, POINTS_MAX
 from jobs.states import JobState
 from tenants.listing import PageQuery
 
 WAIT_MAX_S = 20.0
+JobKind = Literal["sft", "rl", "evaluation", "rollout"]
+JOB_KINDS: tuple[str, ...] = get_args(JobKind)
 Step = Annotated[int, Field(ge=0, le=10_000_000)]
 
 
@@ -17,8 +20,20 @@ class JobListQuery(PageQuery):
     """Which jobs."""
 
     state: JobState | None = None
-    kind: Annotated[str | None, Field(pattern="^sft$")] = None
+    kind: JobKind | None = None
     q: Annotated[str, Field(max_length=200, description="Part of the name.")] = ""
+
+
+class ArtifactListQuery(PageQuery):
+    """Which published files."""
+
+    kind: ArtifactKind | None = None
+
+
+class Formatted(Message):
+    """Of what is told as JSON and as CSV; an Accept header says the same."""
+
+    format: Literal["json", "csv"] | None = None
 
 
 class _After(Message):
@@ -32,7 +47,7 @@ class EventsQuery(_After):
     limit: Annotated[int, Field(ge=1, le=500)] = 100
 
 
-class MetricsQuery(_After):
+class MetricsQuery(_After, Formatted):
     """Curves, whole or within a range of steps."""
 
     series: Annotated[str | None, Field(max_length=2000, description="Names, separated by commas.")] = None

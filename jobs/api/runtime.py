@@ -6,7 +6,7 @@ from drf_spectacular.utils import extend_schema
 from rest_framework.response import Response
 from rest_framework.views import APIView
 
-from jobs.api.outputs import BasesOutput, RuntimeOutput
+from jobs.api.runtime_outputs import BasesOutput, RuntimeOutput
 from jobs.selectors.runtime import bases_offered, runtime_report
 from tenants.listing import refuse_query
 from tenants.permissions import Permission

@@ -4,14 +4,18 @@ import time
 from dataclasses import asdict
 from uuid import UUID
 
+from django.http.response import HttpResponseBase
 from drf_spectacular.types import OpenApiTypes
 from drf_spectacular.utils import OpenApiParameter, extend_schema
+from rest_framework.renderers import JSONRenderer
 from rest_framework.response import Response
 from rest_framework.views import APIView
 
 from jobs.api.outputs import EventsOutput, MetricsOutput
 from jobs.api.queries import WAIT_MAX_S, EventsQuery, MetricsQuery
+from jobs.api.tables import MEDIA_TYPE, CsvRenderer, csv_answer, wants_csv
 from jobs.selectors.jobs import job_get
+from jobs.selectors.points import POINT_COLUMNS, point_rows
 from jobs.selectors.series import POINTS_DEFAULT, POINTS_MAX, series_read
 from jobs.selectors.stream import event_page, newest_seq
 from jobs.states import TERMINAL
@@ -46,9 +50,10 @@ class JobEventsApi(APIView):
 
 
 class JobMetricsApi(APIView):
-    """Curves of a job, decimated to equal-step buckets that keep last, minimum and maximum."""
+    """Curves of a job."""
 
     permission = {"GET": Permission.JOBS_READ}
+    renderer_classes = [JSONRenderer, CsvRenderer]
 
     @extend_schema(
         operation_id="jobs_metrics",
@@ -60,11 +65,22 @@ class JobMetricsApi(APIView):
             OpenApiParameter("to", OpenApiTypes.INT, description="Last step."),
             OpenApiParameter("max_points", int, default=POINTS_DEFAULT, description=f"Per curve, 1 to {POINTS_MAX}."),
         ],
-        responses=MetricsOutput,
+        responses={(200, "application/json"): MetricsOutput, (200, MEDIA_TYPE): OpenApiTypes.STR},
     )
-    def get(self, request: TenantRequest, job_id: UUID) -> Response:
+    def get(self, request: TenantRequest, job_id: UUID) -> HttpResponseBase:
+        """Decimated to equal-step buckets that keep last, minimum and maximum; as CSV every point there is."""
         query = parse_query(MetricsQuery, request.query_params)
         _await_news(request.tenant, job_id, query.after, query.wait)
+        if wants_csv(request):
+            rows = point_rows(
+                request.tenant,
+                job_id,
+                after=query.after,
+                names=query.names,
+                from_step=query.from_,
+                to_step=query.to,
+            )
+            return csv_answer(POINT_COLUMNS, rows, name=f"metrics-{job_id}")
         page = series_read(
             request.tenant,
             job_id,

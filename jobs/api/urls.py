@@ -2,7 +2,7 @@
 
 from django.urls import path
 
-from jobs.api import artifacts, jobs, runtime, streams
+from jobs.api import artifacts, evaluation, jobs, runtime, streams
 
 urlpatterns = [
     path("jobs", jobs.JobListApi.as_view()),
@@ -11,7 +11,10 @@ urlpatterns = [
     path("jobs/<uuid:job_id>/events", streams.JobEventsApi.as_view()),
     path("jobs/<uuid:job_id>/metrics", streams.JobMetricsApi.as_view()),
     path("jobs/<uuid:job_id>/artifacts", artifacts.JobArtifactsApi.as_view()),
+    path("jobs/<uuid:job_id>/evaluation", evaluation.JobEvaluationApi.as_view()),
     path("jobs/<uuid:job_id>/policy-versions", artifacts.JobPolicyVersionsApi.as_view()),
+    path("artifacts", artifacts.ArtifactListApi.as_view()),
+    path("artifacts/<uuid:artifact_id>", artifacts.ArtifactApi.as_view()),
     path("artifacts/<uuid:artifact_id>/download", artifacts.ArtifactDownloadApi.as_view()),
     path("bases", runtime.BaseListApi.as_view()),
     path("runtime", runtime.RuntimeApi.as_view()),

@@ -18,7 +18,8 @@ from tenants.scope import tenant_scope
 def job_list(tenant: Tenant, *, state: str = "", kind: str = "", query: str = "") -> QuerySet[Job]:
     """Newest first. ``query`` is searched in the name, without regard to case."""
     with tenant_scope(tenant):
-        jobs = Job.objects.select_related("dataset_version__dataset", "created_by").order_by("-created_at", "-pk")
+        jobs = Job.objects.select_related("dataset_version__dataset", "policy__job", "created_by")
+        jobs = jobs.defer("policy__manifest", "policy__job__spec").order_by("-created_at", "-pk")
     if state:
         jobs = jobs.filter(state=state)
     if kind:
@@ -40,9 +41,20 @@ def job_for_user(user: User, job_id: UUID) -> Job | None:
         return Job.objects.select_related("tenant").filter(pk=job_id).first()
 
 
-def artifact_list(tenant: Tenant, job_id: UUID) -> QuerySet[Artifact]:
+def environments_of(job: Job) -> list[str]:
+    """Ids of the simulated tasks a job plays; none for a job that learns from demonstrations."""
+    spec = job.spec
+    tasks = spec.get("environments") or ([spec["environment"]] if "environment" in spec else [])
+    return [task["id"] for task in tasks]
+
+
+def artifact_list(tenant: Tenant, job_id: UUID | None = None, *, kind: str = "") -> QuerySet[Artifact]:
+    """Published files, newest first: of one job (404 unless it is the tenant's) or of all."""
     with tenant_scope(tenant):
-        return Artifact.objects.filter(job_id=job_get(tenant, job_id).pk).order_by("-created_at", "-pk")
+        artifacts = Artifact.objects.order_by("-created_at", "-pk")
+        if job_id is not None:
+            artifacts = artifacts.filter(job_id=job_get(tenant, job_id).pk)
+        return artifacts.filter(kind=kind) if kind else artifacts
 
 
 def artifact_get(tenant: Tenant, artifact_id: UUID) -> Artifact:

@@ -13,6 +13,7 @@ from django.db.models.functions import Cast
 
 from jobs.models import MetricPoint
 from jobs.selectors.jobs import job_get
+from jobs.selectors.points import points_of
 from tenants.models import Tenant
 from tenants.scope import tenant_scope
 
@@ -59,13 +60,7 @@ def series_read(
     """The job's curves within [from_step, to_step], each of at most ``max_points`` buckets."""
     with tenant_scope(tenant):
         job = job_get(tenant, job_id)
-        points = MetricPoint.objects.filter(job_id=job.pk, seq__gt=after, seq__lte=job.last_seq)
-        if names:
-            points = points.filter(series__in=names)
-        if from_step is not None:
-            points = points.filter(step__gte=from_step)
-        if to_step is not None:
-            points = points.filter(step__lte=to_step)
+        points = points_of(job.pk, after=after, until=job.last_seq, names=names, from_step=from_step, to_step=to_step)
         curves = points.values("series", "attempt").annotate(total=Count("pk"), low=Min("step"), high=Max("step"))
         return SeriesPage(
             seq=max(after, job.last_seq),

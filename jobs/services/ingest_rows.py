@@ -16,7 +16,8 @@ from gpu_runtime.protocol.messages import (
     SpanMeasured,
     UsageMetered,
 )
-from jobs.models import Artifact, DeviceSpan, Job, JobEvent, MetricPoint, PolicyVersion
+from jobs.models import Artifact, ArtifactKind, DeviceSpan, Job, JobEvent, MetricPoint, PolicyVersion
+from jobs.services.dataset_import import imports_request
 from tenants.billing.batches import MeteredWork, usage_ingest_batch
 
 logger = logging.getLogger(__name__)
@@ -67,6 +68,7 @@ class Rows:
         MetricPoint.objects.bulk_create(self.points, ignore_conflicts=True, batch_size=_BATCH)
         DeviceSpan.objects.bulk_create(self.spans, ignore_conflicts=True, batch_size=_BATCH)
         Artifact.objects.bulk_create(self.artifacts, ignore_conflicts=True, batch_size=_BATCH)
+        imports_request([row.runtime_key for row in self.artifacts if row.kind == ArtifactKind.DATASET])
         PolicyVersion.objects.bulk_create(self.policies, ignore_conflicts=True, batch_size=_BATCH)
         for (job_id, attempt), columns in self.progressed.items():
             Job.objects.filter(pk=job_id, attempt=attempt).update(**columns)
@@ -120,6 +122,7 @@ class Rows:
             attempt=event.attempt or 0,
             runtime_key=body.artifact_id,
             kind=body.kind,
+            media_type=clean(body.media_type)[:100],
             name=clean(body.name)[:200],
             policy_version=body.policy_version,
             size_bytes=body.bytes,

@@ -11,8 +11,8 @@ from jobs.models import OutboxMessage
 
 logger = logging.getLogger(__name__)
 
-DISPATCH_JOB, CANCEL_JOB = "dispatch_job", "cancel_job"
-TASK_OF_TOPIC = {DISPATCH_JOB: "jobs.tasks.dispatch_job", CANCEL_JOB: "jobs.tasks.cancel_job"}
+DISPATCH_JOB, CANCEL_JOB, IMPORT_DATASET = "dispatch_job", "cancel_job", "import_dataset"
+TASK_OF_TOPIC = {topic: f"jobs.tasks.{topic}" for topic in (DISPATCH_JOB, CANCEL_JOB, IMPORT_DATASET)}
 _KEEP_SENT = timedelta(days=7)
 
 

@@ -47,9 +47,7 @@ def _adapter(tenant: Tenant, artifact_id: str) -> tuple[Artifact, AdapterFacts]:
         return artifact, AdapterFacts.model_validate(artifact.manifest)
     except ValidationError as error:
         where = ".".join(map(str, error.errors()[0]["loc"]))
-        detail = (
-            f"The manifest of adapter {artifact_id!r} lacks a valid {where!r}. Allowed: an adapter of this release."
-        )
+        detail = f"The manifest of adapter {artifact_id!r} lacks a valid {where!r}. Allowed: one of this release."
         raise _policy_refused("manifest_invalid", detail) from None
 
 

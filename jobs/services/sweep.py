@@ -21,6 +21,7 @@ from jobs.models import Job, JobAttempt
 from jobs.runtime_client import RuntimeClient, RuntimeRefused, RuntimeUnreachable
 from jobs.services.attempts import attempt_adopt, attempt_close, attempt_follow
 from jobs.services.cancel import cancel_deliver
+from jobs.services.dataset_import import imports_sweep
 from jobs.services.dispatch import Dispatch, job_dispatch, job_waits
 from jobs.services.outbox import outbox_drain, outbox_prune
 from jobs.services.transition import job_transition
@@ -43,6 +44,7 @@ class Repaired:
     outbox_sent: int = 0
     outbox_pruned: int = 0
     validations_sent: int = 0  # dataset versions whose message or worker was lost
+    imports_sent: int = 0  # recorded datasets of which the same is true
     dispatched: int = 0
     adopted: int = 0  # the runtime has the attempt after all
     requeued: int = 0  # the runtime lost the attempt
@@ -71,6 +73,7 @@ def reconcile(*, runtime: RuntimeClient) -> Repaired:
     else:
         _with_runtime(runtime, status, repaired, deadline_s=monotonic() + _BUDGET_S)
     repaired.validations_sent = sweep_unvalidated()
+    repaired.imports_sent = imports_sweep()
     return repaired
 
 

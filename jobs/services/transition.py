@@ -85,6 +85,22 @@ def job_told(job: Job, *, occurred_at: datetime) -> Transition:
     return _told(job, seq=None, occurred_at=occurred_at)
 
 
+@transaction.atomic
+def job_log(job: Job, *, level: str, message: str) -> None:
+    """A line of the platform itself in the job's stream, whatever state the job is in."""
+    with platform_scope():
+        seq = _next_seq(job)
+        JobEvent.objects.create(
+            tenant_id=job.tenant_id,
+            job_id=job.pk,
+            seq=seq,
+            attempt=job.attempt,
+            type="log",
+            data={"level": level, "message": message},
+            occurred_at=timezone.now(),
+        )
+
+
 def _moments(to: JobState, moment: datetime) -> dict[str, Any]:
     if to == JobState.RUNNING:
         return {"started_at": Coalesce(F("started_at"), Value(moment)), "lease_until": None}
@@ -95,11 +111,7 @@ def _moments(to: JobState, moment: datetime) -> dict[str, Any]:
 
 def _told(job: Job, *, seq: int | None, occurred_at: datetime) -> Transition:
     if seq is None:
-        seq = seq_reserve(job.pk)
-        assert seq is not None
-        job.last_seq = seq
-        tenant_id, job_id = job.tenant_id, job.pk
-        transaction.on_commit(lambda: notify.wake({(tenant_id, job_id): seq}), robust=True)
+        seq = _next_seq(job)
     JobEvent.objects.create(
         tenant_id=job.tenant_id,
         job_id=job.pk,
@@ -110,3 +122,13 @@ def _told(job: Job, *, seq: int | None, occurred_at: datetime) -> Transition:
         occurred_at=occurred_at,
     )
     return Transition(job_id=job.pk, state=JobState(job.state), seq=seq)
+
+
+def _next_seq(job: Job) -> int:
+    """The next number of the job's stream; its readers are woken once it is committed."""
+    seq = seq_reserve(job.pk)
+    assert seq is not None
+    job.last_seq = seq
+    tenant_id, job_id = job.tenant_id, job.pk
+    transaction.on_commit(lambda: notify.wake({(tenant_id, job_id): seq}), robust=True)
+    return seq

@@ -116,9 +116,9 @@ def prices() -> QuerySet[PriceVersion]:
 
 
 def metered_compute_us() -> dict[str, int]:
-    """Measured time of all services on the books, tenant id -> microseconds; `jobs.DeviceSpan.shares` is the other side.
+    """Measured time of every service on the books, tenant id -> microseconds.
 
-    Free work (``billable=False``) counts: it was measured, and is rated 0.
+    The other side is `jobs.DeviceSpan.shares`. Free work (``billable=False``) counts: it was measured, and is rated 0.
     """
     with platform_scope():
         rows = (

@@ -46,7 +46,8 @@ class VersionOutput(serializers.ModelSerializer[DatasetVersion]):
 
     class Meta:
         model = DatasetVersion
-        fields = ["id", "number", "state", "reason", "size_bytes", "created_at"]
+        fields = ["id", "number", "state", "reason", "size_bytes", "recorded_from", "created_at"]
+        extra_kwargs = {"recorded_from": {"help_text": "The job whose episodes it holds; null: it was uploaded."}}
 
 
 class VersionDetailOutput(VersionOutput):

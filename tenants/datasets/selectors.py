@@ -32,6 +32,11 @@ def version_get(tenant: Tenant, version_id: UUID | str) -> DatasetVersion:
     return access_row(version_list(tenant), "dataset version", pk=_uuid(version_id, "dataset version"))
 
 
+def versions_recorded_from(tenant: Tenant, job_id: UUID) -> QuerySet[DatasetVersion]:
+    """Dataset versions that hold the episodes of one job, newest first."""
+    return version_list(tenant).filter(recorded_from=job_id)
+
+
 def version_by_number(tenant: Tenant, dataset_id: UUID | str, number: int) -> DatasetVersion:
     """Version ``number`` of one dataset."""
     return access_row(version_list(tenant), "dataset version", dataset_id=dataset_id, number=number)

@@ -28,13 +28,22 @@ NUDGE_EVERY = timedelta(seconds=30)  # a waiting version is asked for again: its
 
 
 def dataset_import(
-    *, tenant: Tenant, actor: Actor | None, name: str, source: Path, declared: Declared | None = None
+    *,
+    tenant: Tenant,
+    actor: Actor | None,
+    name: str,
+    source: Path,
+    declared: Declared | None = None,
+    recorded_from: uuid.UUID | None = None,
+    version_id: uuid.UUID | None = None,
 ) -> DatasetVersion:
     """Take in a recording as the next version of the dataset called ``name`` and ask for its validation.
 
-    ``source`` is a finished upload, or a folder or zip of this server (operators only). Raises ApplicationError.
+    ``source`` is a finished upload, or a folder or zip of this server (operators only). ``recorded_from`` is the job
+    that made it, if one did; ``version_id`` its future id, where the caller may have to repeat himself.
+    Raises ApplicationError.
     """
-    version_id = uuid.uuid4()
+    version_id = version_id or uuid.uuid4()
     try:
         size_bytes = storage.take_in(source, version_id)
         with tenant_scope(tenant), transaction.atomic():
@@ -47,6 +56,7 @@ def dataset_import(
                 storage_key=storage.storage_key(tenant.pk, version_id),
                 declared=declared.model_dump(mode="json", exclude_unset=True) if declared else {},
                 size_bytes=size_bytes,
+                recorded_from=recorded_from,
                 claimed_until=timezone.now() + NUDGE_EVERY,
             )
     except BaseException:

@@ -61,8 +61,11 @@ MATRIX: dict[str, Expected] = {
     "GET /api/v1/jobs/<uuid:job_id>/metrics": ROW,
     "GET /api/v1/jobs/<uuid:job_id>/artifacts": ROW,
     "GET /api/v1/jobs/<uuid:job_id>/policy-versions": ROW,
+    "GET /api/v1/artifacts": LIST,
+    "GET /api/v1/artifacts/<uuid:artifact_id>": ROW,
     # The bytes are the runtime's, which does not run in this test: who may ask gets as far as asking it.
     "GET /api/v1/artifacts/<uuid:artifact_id>/download": Expected(stranger=404, viewer=503),
+    "GET /api/v1/jobs/<uuid:job_id>/evaluation": Expected(stranger=404, viewer=503),
 }
 ROW_ROUTES = [route for route in MATRIX if "<" in route]
 
@@ -76,7 +79,7 @@ def ids(story: Story) -> dict[str, str]:
         version = job.dataset_version
         member = Membership.objects.get(user=story.bob.user, tenant=alice.tenant)
         artifact = Artifact.objects.create(
-            tenant=alice.tenant, job=job, attempt=1, runtime_key="a-1", kind="adapter", name="adapter",
+            tenant=alice.tenant, job=job, attempt=1, runtime_key="a-1", kind="evaluation", name="report",
             policy_version=1, size_bytes=1, sha256="0" * 64, manifest={}, created_at=timezone.now(),
         )  # fmt: skip
     return {
@@ -146,7 +149,11 @@ def _neutral(answer, path: str) -> tuple[bytes, dict[str, str]]:
 
 
 @pytest.mark.parametrize(
-    "route", ["GET /api/v1/jobs", "GET /api/v1/datasets", "GET /api/v1/members", "GET /api/v1/keys"]
+    "route",
+    [
+        *("GET /api/v1/jobs", "GET /api/v1/artifacts", "GET /api/v1/datasets"),
+        *("GET /api/v1/members", "GET /api/v1/keys"),
+    ],
 )
 def test_a_list_shows_nothing_of_another_tenant(route: str, story: Story, ids: dict[str, str]):
     rows = call(story.charlie.api, route, ids).json()["results"]

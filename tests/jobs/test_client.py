@@ -139,7 +139,7 @@ def test_metrics_usage_prices_bases_and_runtime_are_read(alice: Person, runtime:
     assert [(curve["step"], curve["last"]) for curve in page["series"]] == [([2], [0.5])]
     quantities = {row["meter"]: row["quantity"] for row in client.usage(job=str(job.pk))}
     assert quantities == {"train.samples": 32, "train.compute_us": 2000}
-    assert {price["meter"] for price in client.prices()} == set(quantities)
+    assert {price["meter"] for price in client.prices()} >= set(quantities)
     assert client.bases()[0]["name"] == "tiny-qwen3-vl"
     assert client.runtime()["state"] == "ready"
 

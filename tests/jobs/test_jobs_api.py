@@ -251,5 +251,9 @@ def test_the_openapi_document_holds_the_whole_job_specification(alice: Person) -
     assert schemas["SftJobSpec"]["properties"]["training"] == {"$ref": "#/components/schemas/TrainingSpec"}
     assert {"Gr00tHeadSpec", "OftHeadSpec", "MlpHeadSpec", "DatasetSelection", "OptimizerSpec"} <= set(schemas)
     submit = document["paths"]["/api/v1/jobs"]["post"]
-    assert submit["requestBody"]["content"]["application/json"]["schema"]["$ref"].endswith("/SftJobSpec")
+    body = submit["requestBody"]["content"]["application/json"]["schema"]["$ref"].rpartition("/")[2]
+    kinds = {"sft": "SftJobSpec", "rl": "RlJobSpec", "evaluation": "EvaluationJobSpec", "rollout": "RolloutJobSpec"}
+    mapping = {kind: f"#/components/schemas/{name}" for kind, name in kinds.items()}
+    assert schemas[body]["discriminator"] == {"propertyName": "kind", "mapping": mapping}
+    assert schemas[body]["oneOf"] == [{"$ref": reference} for reference in mapping.values()]
     assert any(parameter["name"] == "Idempotency-Key" for parameter in submit["parameters"])

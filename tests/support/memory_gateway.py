@@ -27,6 +27,8 @@ def gateway_at_port(runtime: InMemoryRuntime, *, token: str) -> Iterator[str]:
             answer = transport.handle_request(request)
             self.send_response(answer.status_code)
             self.send_header("Content-Length", str(len(answer.content)))
+            if "Content-Range" in answer.headers:
+                self.send_header("Content-Range", answer.headers["Content-Range"])
             self.end_headers()
             self.wfile.write(answer.content)
 

@@ -42,6 +42,19 @@ BASE = BaseModelInfo(
 )
 
 
+def _service(name: str, *, queue_depth: int) -> ServiceStatus:
+    latency_ms = 40.0 if name == "inference" else None
+    return ServiceStatus(
+        service=name,
+        state="idle",
+        busy_share=0.25,
+        window_s=60,
+        queue_depth=queue_depth,
+        group_size_mean=1.5,
+        latency_p95_ms=latency_ms,
+    )
+
+
 class InMemoryRuntime:
     """RuntimeClient and the tests' handle on it at once."""
 
@@ -53,6 +66,8 @@ class InMemoryRuntime:
         self.lose_answer_of_submit = False  # the next submit is carried out, its answer is lost
         self.refuse_submit: RuntimeRefused | None = None
         self.artifacts: dict[str, bytes] = {}
+        self.ranges_served: list[tuple[int, int | None]] = []
+        self.env_seats_per_tenant: int | None = None
         self.cancelled: list[tuple[str, int]] = []
         self.forget()
 
@@ -68,18 +83,17 @@ class InMemoryRuntime:
     def status(self) -> RuntimeStatus:
         self._reach()
         live = [state for state in self.states.values() if state.state not in TERMINAL_WORKLOAD_STATES]
-        training = ServiceStatus(
-            service="training", state="idle", busy_share=0.25, window_s=60, queue_depth=len(live), group_size_mean=1.5
-        )
+        services = tuple(_service(name, queue_depth=len(live)) for name in ("training", "inference", "environment"))
         return RuntimeStatus(
             journal_id=self.journal_id,
             last_seq=len(self.journal),
             accepting=self.accepting,
             reason=self.reason,
             bases=(BASE,),
-            services=(training,),
+            services=services,
             active_jobs=len(live),
             partition_bytes=0,
+            env_seats_per_tenant=self.env_seats_per_tenant,
         )
 
     def submit(self, message: SubmitJob) -> WorkloadStatus:
@@ -119,12 +133,17 @@ class InMemoryRuntime:
         events = tuple(event for event in self.journal if event.seq > after)[:limit]
         return EventBatch(journal_id=self.journal_id, events=events, last_seq=len(self.journal))
 
-    def artifact(self, artifact_id: str) -> ArtifactStream:
+    def artifact(self, artifact_id: str, *, first: int | None = None, last: int | None = None) -> ArtifactStream:
         self._reach()
         if artifact_id not in self.artifacts:
             raise RuntimeRefused(status=404, code="unknown_artifact", message=f"no artifact {artifact_id}")
         content = self.artifacts[artifact_id]
-        return ArtifactStream(size_bytes=len(content), chunks=_chunks(content), close=lambda: None)
+        if first is not None:
+            self.ranges_served.append((first, last))
+            content = content[first:] if last is None else content[first : last + 1]
+        return ArtifactStream(
+            size_bytes=len(content), chunks=_chunks(content), close=lambda: None, is_part=first is not None
+        )
 
     def _reach(self) -> None:
         if self.down:
@@ -216,8 +235,18 @@ def _route(runtime: InMemoryRuntime, request: httpx.Request) -> httpx.Response:
             after, limit, wait_s = int(query["after"]), int(query["limit"]), float(query["wait"])
             return _answer(200, runtime.events(after=after, limit=limit, wait_s=wait_s))
         case ["GET", "v1", "artifacts", artifact_id]:
-            return httpx.Response(200, content=b"".join(runtime.artifact(artifact_id).chunks))
+            return _file(runtime, artifact_id, request.headers.get("Range"))
     return _answer(404, ErrorBody(code="unknown_route", message=str(request.url)))
+
+
+def _file(runtime: InMemoryRuntime, artifact_id: str, asked: str | None) -> httpx.Response:
+    if asked is None:
+        return httpx.Response(200, content=b"".join(runtime.artifact(artifact_id).chunks))
+    first, _, last = asked.removeprefix("bytes=").partition("-")
+    part = b"".join(runtime.artifact(artifact_id, first=int(first), last=int(last) if last else None).chunks)
+    size = len(runtime.artifacts[artifact_id])
+    headers = {"Content-Range": f"bytes {first}-{int(first) + len(part) - 1}/{size}"}
+    return httpx.Response(206, content=part, headers=headers)
 
 
 def _known(status: WorkloadStatus | None) -> httpx.Response:

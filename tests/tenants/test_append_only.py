@@ -4,6 +4,7 @@ import pytest
 from django.db import DatabaseError, connection, transaction
 
 from tenants.billing.models import PriceVersion
+from tenants.billing.seeds import DEFAULT_PRICES
 from tests.support.story import Person
 from tests.support.usage import ingest
 
@@ -45,10 +46,10 @@ def test_rows_refuse_to_be_saved_again_or_deleted(alice: Person):
 
 @pytest.mark.django_db(transaction=True)
 def test_after_a_test_with_real_transactions_prices_are_back():
-    assert PriceVersion.objects.count() == 2
+    assert PriceVersion.objects.count() == len(DEFAULT_PRICES)
 
 
 @pytest.mark.django_db(transaction=True)
 def test_and_so_are_the_triggers():
-    assert PriceVersion.objects.count() == 2
+    assert PriceVersion.objects.count() == len(DEFAULT_PRICES)
     refused("DELETE FROM billing_priceversion")

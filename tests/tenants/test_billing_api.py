@@ -8,6 +8,7 @@ import pytest
 from django.utils import timezone
 
 from tenants.billing.models import PriceVersion
+from tenants.billing.seeds import DEFAULT_PRICES
 from tenants.billing.services import price_add
 from tenants.errors import ApplicationError
 from tests.support.factories import moment
@@ -61,4 +62,4 @@ def test_a_price_starts_in_the_future_and_is_for_a_known_meter():
     for change in ({"valid_from": timezone.now()}, {"meter": "train.luck"}):
         with pytest.raises(ApplicationError):
             price_add(**{"meter": "train.samples", "amount": Decimal(1), "per": 1, "valid_from": soon} | change)
-    assert PriceVersion.objects.count() == 3
+    assert PriceVersion.objects.count() == len(DEFAULT_PRICES) + 1
