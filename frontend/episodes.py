@@ -1,17 +1,15 @@
-"""The episodes of an evaluation, out of the report's file: filtered for a page, or all of them as CSV."""
+"""The episodes of an evaluation as its page lists them, out of the report's file."""
 
-import csv
-import io
-import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
+from http import HTTPStatus
 from typing import Any
+from uuid import UUID
 
-from jobs import runtime_client
-from jobs.models import Artifact
-from jobs.runtime_client import RuntimeRefused, RuntimeUnreachable
+from jobs.selectors.evaluation import evaluation_report
+from tenants.errors import ApplicationError
+from tenants.models import Tenant
 
-REPORT_BYTES_MAX = 64 * 2**20
 CAUSES = {
     "success": "Success",
     "max_steps": "Step limit",
@@ -19,11 +17,10 @@ CAUSES = {
     "error": "Error",
     "solved_at_reset": "Solved at reset",
 }
-COLUMNS = ("task", "seed", "outcome", "success_once", "success_at_end", "steps", "return", "error", "initial_state")
 
 
 class ReportMissing(Exception):
-    """The file cannot be read now; the message says why, for people."""
+    """The report cannot be read now; the message says why, for people."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -56,32 +53,17 @@ def outcome_tone(outcome: str) -> str:
     return tones.get(outcome, "failed")
 
 
-def read_episodes(artifact: Artifact) -> list[Episode]:
-    """Every planned episode in the report's order. Raises ReportMissing."""
+def read_episodes(tenant: Tenant, job_id: UUID) -> list[Episode]:
+    """Every planned episode in the report's order. Raises ReportMissing, and ApplicationError 404."""
     try:
-        report = json.loads(_content(artifact))
+        report = evaluation_report(tenant, job_id)
         return [_episode(task["protocol"]["environment"], row) for task in report["tasks"] for row in task["episodes"]]
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise ReportMissing("The report is not in the form this console knows.") from error
-
-
-def episodes_csv(episodes: list[Episode]) -> Iterator[str]:
-    """Lines of a CSV file. A text that a spreadsheet would take for a formula gets an apostrophe."""
-    yield _csv_line(COLUMNS)
-    for own in episodes:
-        flags = (own.success_once, own.success_at_end)
-        figures = (own.steps, "" if own.total_return is None else own.total_return)
-        yield _csv_line((own.task, own.seed, own.outcome, *flags, *figures, own.error, own.initial_state))
-
-
-def _csv_line(cells: tuple[Any, ...]) -> str:
-    out = io.StringIO()
-    csv.writer(out).writerow([_harmless(cell) for cell in cells])
-    return out.getvalue()
-
-
-def _harmless(cell: Any) -> Any:
-    return f"'{cell}" if isinstance(cell, str) and cell.startswith(("=", "+", "-", "@", "\t", "\r")) else cell
+    except ApplicationError as error:
+        if error.status == HTTPStatus.NOT_FOUND:
+            raise
+        raise ReportMissing(error.detail) from error
 
 
 def _episode(task: str, row: Mapping[str, Any]) -> Episode:
@@ -96,18 +78,3 @@ def _episode(task: str, row: Mapping[str, Any]) -> Episode:
         error=row.get("error") or "",
         initial_state=row.get("initial_state") or "",
     )
-
-
-def _content(artifact: Artifact) -> bytes:
-    if artifact.size_bytes > REPORT_BYTES_MAX:
-        raise ReportMissing("The report is too large to be listed here; download it.")
-    try:
-        stream = runtime_client.connect().artifact(artifact.runtime_key)
-        try:
-            return b"".join(stream.chunks)
-        finally:
-            stream.close()
-    except RuntimeUnreachable as error:
-        raise ReportMissing("The GPU runtime, which keeps the report, does not answer. Try again later.") from error
-    except RuntimeRefused as error:
-        raise ReportMissing(f"The runtime does not hand out the report: {error.message}") from error

@@ -55,9 +55,9 @@ def origin_fact(policy: Artifact) -> Fact:
     return Fact(label="Starts from", text=f"{policy.job.name}, version {policy.policy_version}", url=url)
 
 
-def job_facts(job: Job, policy: Artifact | None) -> tuple[Fact, ...]:
+def job_facts(job: Job) -> tuple[Fact, ...]:
     """The settings worth a line each; the whole specification is one click further."""
-    told = [origin_fact(policy)] if policy else []
+    told = [origin_fact(job.policy)] if job.policy else []
     told += _BY_KIND[job.kind](job.spec) if job.kind in _BY_KIND else []
     if job.dataset_version is not None:
         name, detail = subject_of(job)

@@ -1,19 +1,14 @@
-"""Where a job's policy comes from, and what was made of a job's own."""
+"""What was made of a job's own policy and episodes."""
 
 from django.db.models import QuerySet
 
-from jobs.models import Artifact, Job
-from jobs.selectors.jobs import artifact_get, job_list
+from jobs.models import Job
+from jobs.selectors.jobs import job_list
 from tenants.datasets.models import DatasetVersion
 from tenants.models import Tenant
 from tenants.scope import tenant_scope
 
 HEIRS_SHOWN = 10
-
-
-def policy_of(tenant: Tenant, job: Job) -> Artifact | None:
-    """The adapter a job starts from, with the job that made it; None for a job that starts from a dataset."""
-    return artifact_get(tenant, job.policy_id) if job.policy_id else None
 
 
 def heirs_of(tenant: Tenant, job: Job) -> list[Job]:

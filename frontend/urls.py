@@ -14,7 +14,6 @@ urlpatterns = [
     path("jobs/<uuid:job_id>/cancel/", job.job_cancel_page, name="job_cancel"),
     path("jobs/<uuid:job_id>/videos/", results.job_videos, name="job_videos"),
     path("jobs/<uuid:job_id>/episodes/", results.job_episodes, name="job_episodes"),
-    path("jobs/<uuid:job_id>/episodes.csv", results.job_episodes_csv, name="job_episodes_csv"),
     path("runtime/", runtime.runtime_page, name="runtime"),
     path("runtime/data/", runtime.runtime_data, name="runtime_data"),
 ]

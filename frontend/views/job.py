@@ -12,7 +12,7 @@ from frontend.charts import board_of
 from frontend.charts.model import Group
 from frontend.evaluations import Report, ReportUnreadable, read_report
 from frontend.facts import job_facts, subject_of
-from frontend.lineage import heirs_of, policy_of, recorded_datasets
+from frontend.lineage import heirs_of, recorded_datasets
 from frontend.successes import latest_successes
 from frontend.templatetags.console import METER_WORDS
 from frontend.videos import OUTCOMES, Wish, gallery
@@ -70,11 +70,9 @@ def job_cancel_page(request: PageRequest, job_id: UUID) -> HttpResponse:
 
 def _origin_and_results(request: PageRequest, job: Job) -> dict[str, Any]:
     """What it started from, and what it published so far; videos are many, so they have a list of their own."""
-    policy = policy_of(request.tenant, job)
     artifacts = list(artifact_list(request.tenant, job.pk).exclude(kind="video"))
     told: dict[str, Any] = {
-        "policy": policy,
-        "facts": job_facts(job, policy),
+        "facts": job_facts(job),
         "artifacts": artifacts,
         "heirs": _with_success(request, heirs_of(request.tenant, job)),
         "datasets": recorded_datasets(request.tenant, job),

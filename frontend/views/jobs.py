@@ -32,7 +32,6 @@ def job_table(request: PageRequest) -> HttpResponse:
     )
     if state == "live":
         jobs = jobs.filter(state__in=LIVE)
-    jobs = jobs.select_related("dataset_version__dataset", "created_by", "policy__job")
     shown = Paginator(jobs, PER_PAGE).get_page(request.GET.get("page"))
     costs = job_costs(request.tenant, [job.pk for job in shown])
     successes = latest_successes(request.tenant, list(shown))

@@ -13,13 +13,17 @@ from jobs.selectors.utilization import utilization_history
 from tenants.permissions import Permission
 from tenants.requests import PageRequest
 
+SERVICES = ("training", "inference", "environment")  # in the order of their colours
+
 
 @require_safe
 @page(Permission.RUNTIME_READ)
 def runtime_page(request: PageRequest) -> HttpResponse:
-    """Cards from the newest report; charts from measured device steps."""
+    """Cards from the newest report; charts from measured steps."""
+    report = runtime_report()
     context = frame(request, "runtime") | {
-        "report": runtime_report(),
+        "report": report,
+        "services": sorted(report.services, key=lambda row: _place(row["service"])),
         "bases": bases_offered(),
         "live": {"url": reverse("frontend:runtime_data")} | _data(request),
     }
@@ -34,12 +38,16 @@ def runtime_data(request: PageRequest) -> HttpResponse:
 
 
 def _data(request: PageRequest) -> dict[str, Any]:
-    report, history = runtime_report(), utilization_history(request.tenant)
+    report = runtime_report()
     return {
         "state": report.state,
         "reason": report.reason,
         "seenAt": report.seen_at.isoformat() if report.seen_at else None,
         "activeJobs": report.active_jobs,
         "services": report.services,
-        "history": history.as_json(),
+        "history": {service: utilization_history(request.tenant, service=service).as_json() for service in SERVICES},
     }
+
+
+def _place(service: str) -> int:
+    return SERVICES.index(service) if service in SERVICES else len(SERVICES)

@@ -104,6 +104,8 @@ class ServiceStatus(Message):
     queue_depth: int
     group_size_mean: float | None = None  # None when nothing ran in the window
     latency_p95_ms: float | None = None  # from request to answer, of the inference service
+    seats_used: int | None = None  # of seats_total, by whomever; of the environment service
+    seats_total: int | None = None
 
 
 class RuntimeStatus(Message):

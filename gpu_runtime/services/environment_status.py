@@ -43,6 +43,8 @@ class EnvironmentWatch:
             window_s=window_us / 1e6,
             queue_depth=found.waiting,
             group_size_mean=round(max(1.0, calls_us / busy_us), 3) if busy_us and calls_us else None,
+            seats_used=sum(found.seats.values()),
+            seats_total=self._pool.limits.seats_total,
         )
 
     def _take(self) -> tuple[_Sample, _Sample]:

@@ -1,10 +1,13 @@
 // The runtime page, refreshed every few seconds.
 import { $, $$, pageData, setText } from "./dom.js";
-import { Board, alpha, layout, number, readable, theme } from "./plots.js";
+import { Board, endLabels, layout, number, theme } from "./plots.js";
 import { showState } from "./stream.js";
 import { clockText } from "./times.js";
 
 const EVERY_MS = 4000;
+const SERVICES = ["training", "inference", "environment"]; // in the order of their colours
+const COUNTED = { training: "forwards", inference: "measurements of one or more forwards" };
+const MEMBERS = { training: "jobs", inference: "requests", environment: "processes" }; // what a group consists of
 const badge = $("[data-live]");
 const board = new Board();
 let data = pageData("live");
@@ -21,36 +24,48 @@ function showServices() {
   setText("[data-runtime-state]", STATES[data.state](data));
   for (const card of $$("[data-service]")) {
     const service = data.services.find((s) => s.service === card.dataset.service);
-    if (!service) continue;
-    const fresh = data.state !== "unreachable";
-    $("[data-f=state]", card).className = `pill ${!fresh ? "failed" : service.state === "busy" ? "running" : service.state === "stopped" ? "failed" : "queued"}`;
-    setText("[data-f=state]", fresh ? service.state : "not reachable", card);
-    setText("[data-f=busy]", (service.busy_share * 100).toFixed(1), card);
-    setText("[data-f=window]", String(Math.round(service.window_s)), card);
-    $("[data-f=bar]", card).value = service.busy_share * 100;
-    setText("[data-f=queue]", `${service.queue_depth} waiting${service.reason ? `, ${service.reason}` : ""}`, card);
-    setText("[data-f=group]", service.group_size_mean === null ? "nothing ran" : `${number(service.group_size_mean)} jobs`, card);
+    if (service) showService(card, service, data.state !== "unreachable");
   }
 }
 
-function busy() {
-  const t = theme(), { time, busy: all, own } = data.history, pct = (v) => v.map((x) => x * 100);
-  const line = (y, name, color, fill) => ({ x: time, y: pct(y), name, type: "scatter", mode: "lines", line: { color, width: 1.6 }, ...(fill ? { fill: "tozeroy", fillcolor: alpha(color, 0.16) } : {}), hovertemplate: "%{y:.1f} %" });
-  const label = (y, text, color) => ({ xref: "paper", x: 1, xanchor: "left", xshift: 6, yref: "y", y: y * 100, showarrow: false, text, font: { color: readable(color, t), size: 11, weight: 600 } });
-  const allEnd = all.at(-2) ?? 0, ownEnd = own.at(-2) ?? 0;
-  return {
-    data: [line(all, "all", t.service(1), true), line(own, "yours", t.run(2), false)],
-    layout: layout(t, { revision: "busy", right: 64, y: { range: [0, 100], ticksuffix: " %" }, x: { type: "date", tickformat: "%H:%M" }, notes: [label(Math.max(allEnd, ownEnd + 0.09), "all", t.service(1)), label(ownEnd, "yours", t.run(2))] }),
+function showService(card, service, fresh) {
+  const tone = !fresh || service.state === "stopped" ? "failed" : service.state === "busy" ? "running" : "queued";
+  const p95 = service.latency_p95_ms ?? null, window_s = Math.round(service.window_s);
+  $("[data-f=state]", card).className = `pill ${tone}`;
+  $("[data-f=bar]", card).value = service.busy_share * 100;
+  const shown = {
+    state: fresh ? service.state : "not reachable",
+    busy: (service.busy_share * 100).toFixed(1),
+    window: `${window_s}\u00a0s`,
+    queue: `${service.queue_depth} waiting${service.reason ? `, ${service.reason}` : ""}`,
+    group: service.group_size_mean === null ? "nothing ran" : `${number(service.group_size_mean)} ${MEMBERS[service.service] ?? ""}`,
+    latency: p95 === null ? "nothing asked" : `${number(p95)}\u00a0ms`,
+    seats: (service.seats_total ?? null) === null ? "not told" : `${service.seats_used} of ${service.seats_total}`,
   };
+  for (const [name, text] of Object.entries(shown)) setText(`[data-f=${name}]`, text, card);
 }
 
-function groups() {
-  const t = theme(), entries = Object.entries(data.history.group_sizes).map(([size, n]) => [Number(size), n]);
+// One line per service. `column`: "busy" for everybody's time, "own" for one's own part of it.
+function times(column, element) {
+  const t = theme(), lines = [], labels = [];
+  SERVICES.forEach((service, i) => {
+    const { time, [column]: shares } = data.history[service], color = t.service(i + 1), y = shares.map((v) => v * 100);
+    lines.push({ x: time.map((moment) => new Date(moment)), y, name: service, type: "scatter", mode: "lines", line: { color, width: 1.6 }, hovertemplate: "%{y:.1f} %" });
+    const last = y.at(-2) ?? 0; // the newest bucket is not full yet
+    labels.push({ y: last, text: `${service} ${last.toFixed(0)}`, color });
+  });
+  const range = [0, 100], notes = endLabels(labels, t, element.clientHeight, { log: false, range });
+  return { data: lines, layout: layout(t, { revision: column, right: 104, y: { range, ticksuffix: " %" }, x: { type: "date", tickformat: "%H:%M" }, notes }) };
+}
+
+function groups(service) {
+  const t = theme(), entries = Object.entries(data.history[service].group_sizes).map(([size, n]) => [Number(size), n]);
   const total = entries.reduce((sum, [, n]) => sum + n, 0), mean = entries.reduce((sum, [size, n]) => sum + size * n, 0) / (total || 1);
-  setText("[data-groups]", total ? `Mean ${mean.toFixed(2)} over ${total.toLocaleString("en")} forwards. Padding 0: groups are packed.` : "No forward in the last 30 min.");
+  const words = total ? `Mean ${mean.toFixed(2)} ${MEMBERS[service]} over ${total.toLocaleString("en")} ${COUNTED[service]}. Padding 0: groups are packed.` : "Nothing ran in the last 30 min.";
+  setText(`[data-groups=${service}]`, words);
   return {
-    data: [{ type: "bar", x: entries.map(([size]) => size), y: entries.map(([, n]) => (n / total) * 100), marker: { color: t.service(1) }, hovertemplate: "%{x} jobs: %{y:.1f} %<extra></extra>" }],
-    layout: layout(t, { revision: "groups", right: 48, bars: true, unit: "jobs", y: { range: [0, 100], ticksuffix: " %" }, x: { dtick: 1 } }),
+    data: [{ type: "bar", x: entries.map(([size]) => size), y: entries.map(([, n]) => (n / total) * 100), marker: { color: t.service(SERVICES.indexOf(service) + 1) }, hovertemplate: `%{x} ${MEMBERS[service]}: %{y:.1f} %<extra></extra>` }],
+    layout: layout(t, { revision: `groups ${service}`, right: 64, bars: true, unit: MEMBERS[service], y: { range: [0, 100], ticksuffix: " %" }, x: { rangemode: "tozero", tickformat: "d" } }),
   };
 }
 
@@ -70,8 +85,11 @@ async function refresh() {
   }
 }
 
-board.add($('[data-chart="busy"]'), busy);
-board.add($('[data-chart="groups"]'), groups);
+for (const column of ["busy", "own"]) {
+  const element = $(`[data-chart="${column}"]`);
+  board.add(element, () => times(column, element));
+}
+for (const service of ["training", "inference"]) board.add($(`[data-chart="groups-${service}"]`), () => groups(service));
 showServices();
 setInterval(refresh, EVERY_MS);
 document.addEventListener("visibilitychange", refresh);
