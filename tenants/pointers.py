@@ -45,14 +45,14 @@ def _named(sentence: str, kind: Any) -> Path:
     found = _NAMES_A_FIELD.match(sentence)
     if found is None:
         return []
-    path: Path = [*found[1].split(".")]
+    names = found[1].split(".")
     reached = [kind]
-    for part in path:
+    for part in names:
         models = [member for one in reached for member in _members(one) if _is_model(member)]
         reached = [child for model in models if (child := _child(model, part)) is not None]
         if not reached:
             return []
-    return path
+    return [*names]
 
 
 def _sentence(item: ErrorDetails, parent: Any) -> str:

@@ -49,7 +49,7 @@ def _part(artifact: Artifact, headers: Any, tag: str) -> ByteRange | None:
 def _described(response: HttpResponseBase, artifact: Artifact, tag: str) -> HttpResponseBase:
     media_type = media_type_of(artifact)
     attached = media_type not in SHOWN_IN_PLACE
-    response["Content-Disposition"] = content_disposition_header(attached, _file_name(artifact, media_type))
+    response["Content-Disposition"] = content_disposition_header(attached, _file_name(artifact, media_type)) or ""
     response["Accept-Ranges"] = "bytes"
     response["Cache-Control"] = "private, no-cache"  # may be kept, and asked about with its tag
     response["X-Content-Type-Options"] = "nosniff"

@@ -57,6 +57,10 @@ def harmless(cell: Any) -> Any:
 
 
 async def _in_chunks(lines: Iterator[str]) -> AsyncIterator[bytes]:
-    read = sync_to_async(next, thread_sensitive=True)
-    while (text := await read(lines, None)) is not None:
+    read = sync_to_async(_next, thread_sensitive=True)
+    while (text := await read(lines)) is not None:
         yield text.encode()
+
+
+def _next(lines: Iterator[str]) -> str | None:
+    return next(lines, None)

@@ -33,7 +33,7 @@ class ArtifactKind(models.TextChoices):
     DATASET = "dataset"  # recorded episodes; becomes a dataset version of the tenant
 
 
-class Artifact(TenantOwned):
+class Artifact(TenantOwned):  # type: ignore[django-manager-missing]
     """A file a tenant can download; the runtime keeps the bytes, `runtime_key` names them there."""
 
     id = models.UUIDField(primary_key=True, default=uuid.uuid4, editable=False)

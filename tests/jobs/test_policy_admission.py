@@ -1,0 +1,190 @@
+"""Jobs that start from a policy: what admission compares, kind by kind, and in which words it refuses."""
+
+from typing import Any
+from uuid import uuid4
+
+import pytest
+from django.db.models import ProtectedError
+from django.utils import timezone
+
+from jobs.models import ArtifactKind, Job, RuntimeSnapshot
+from jobs.services.submit import job_submit
+from tenants.errors import ApplicationError
+from tenants.scope import platform_scope
+from tests.support.jobs import make_job, relay_all
+from tests.support.memory_runtime import BASE, InMemoryRuntime
+from tests.support.policy_jobs import FLOW, make_adapter, make_policy_job, make_policy_spec
+from tests.support.story import Person
+
+pytestmark = pytest.mark.django_db
+
+KINDS = ("rl", "evaluation", "rollout")
+
+
+def refusals(person: Person, spec: dict[str, Any]) -> dict[str, tuple[str, str]]:
+    """Pointer -> (code, sentence) of a refused submit, which must leave no job behind."""
+    with platform_scope():
+        before = Job.objects.count()
+    with pytest.raises(ApplicationError) as refused:
+        job_submit(tenant=person.tenant, actor=person.actor, spec=spec)
+    assert refused.value.status == 422
+    with platform_scope():
+        assert Job.objects.count() == before
+    return {error.pointer: (error.code, error.detail) for error in refused.value.errors}
+
+
+@pytest.mark.parametrize(("kind", "total"), [("rl", 20), ("evaluation", 20), ("rollout", 5)])
+def test_a_job_of_each_kind_is_admitted_with_base_and_head_of_its_policy(alice: Person, kind: str, total: int) -> None:
+    adapter = make_adapter(alice)
+    job = make_policy_job(alice, kind, adapter)
+    assert (job.kind, job.state, job.total_steps) == (kind, "queued", total)
+    assert (job.policy, job.dataset_version) == (adapter, None)
+    assert (job.base_model, job.head) == ("tiny-qwen3-vl", "mlp")
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_foreign_policy_a_missing_one_and_nonsense_are_the_same_answer(
+    alice: Person, charlie: Person, kind: str
+) -> None:
+    answers = []
+    for name in (str(make_adapter(charlie).pk), str(uuid4()), "not an id"):
+        code, detail = refusals(alice, make_policy_spec(kind, name))["/policy/artifact"]
+        answers.append((code, detail.replace(name, "ID")))
+    assert set(answers) == {("unknown_artifact", "There is no artifact 'ID'. Allowed: ids of your own adapters.")}
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("other", [kind for kind in ArtifactKind.values if kind != "adapter"])
+def test_only_an_adapter_is_a_policy(alice: Person, kind: str, other: str) -> None:
+    found = refusals(alice, make_policy_spec(kind, make_adapter(alice, kind=other)))
+    code, detail = found["/policy/artifact"]
+    assert code == "artifact_not_adapter"
+    assert other in detail
+    assert "adapter" in detail
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_policy_of_a_base_that_is_not_resident_is_refused_with_those_that_are(alice: Person, kind: str) -> None:
+    adapter = make_adapter(alice, base_model={"name": "huge", "revision": "r"})
+    code, detail = refusals(alice, make_policy_spec(kind, adapter))["/policy/artifact"]
+    assert code == "unknown_base_model"
+    assert "'huge'" in detail
+    assert "tiny-qwen3-vl, small-qwen3-vl" in detail
+
+
+def test_a_policy_of_another_revision_of_the_base_is_refused(alice: Person, runtime: InMemoryRuntime) -> None:
+    relay_all(runtime)
+    adapter = make_adapter(alice, base_model={"name": BASE.name, "revision": "older"})
+    code, detail = refusals(alice, make_policy_spec("evaluation", adapter))["/policy/artifact"]
+    assert code == "base_model_changed"
+    assert "'older'" in detail
+    assert f"{BASE.revision!r}" in detail
+
+
+def test_a_manifest_that_lacks_something_is_refused_by_name(alice: Person) -> None:
+    code, detail = refusals(alice, make_policy_spec("rl", make_adapter(alice, action={"dim": 3})))["/policy/artifact"]
+    assert code == "manifest_invalid"
+    assert "action.horizon" in detail
+
+
+@pytest.mark.parametrize(
+    ("head", "exploration", "allowed"),
+    [
+        ("mlp", FLOW, "gaussian"),
+        ("oft", {"type": "flow_noise"}, "gaussian"),
+        ("gr00t", {"type": "gaussian"}, "flow_sde, flow_noise"),
+        ("dream", {"type": "gaussian"}, "none"),
+    ],
+)
+def test_exploration_must_fit_the_head(alice: Person, head: str, exploration: dict[str, Any], allowed: str) -> None:
+    spec = make_policy_spec("rl", make_adapter(alice, head=head), exploration=exploration)
+    code, detail = refusals(alice, spec)["/exploration/type"]
+    assert code == "exploration_mismatch"
+    assert head in detail
+    assert exploration["type"] in detail
+    assert f"Allowed: {allowed}" in detail
+
+
+@pytest.mark.parametrize(("head", "exploration"), [("gr00t", FLOW), ("gr00t", {"type": "flow_noise"}), ("oft", None)])
+def test_exploration_that_fits_the_head_is_admitted(alice: Person, head: str, exploration: Any) -> None:
+    fitting = exploration or {"type": "gaussian"}
+    assert make_policy_job(alice, "rl", make_adapter(alice, head=head), exploration=fitting).head == head
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_no_more_steps_are_executed_than_a_chunk_has(alice: Person, kind: str) -> None:
+    adapter = make_adapter(alice, horizon=4)
+    code, detail = refusals(alice, make_policy_spec(kind, adapter, executed_steps=5))["/executed_steps"]
+    assert code == "horizon_too_short"
+    assert "5" in detail
+    assert "Allowed: 1 to 4" in detail
+    assert make_policy_job(alice, kind, adapter, executed_steps=4).spec["executed_steps"] == 4
+
+
+def test_dimensions_that_are_held_fixed_must_exist_and_leave_one(alice: Person) -> None:
+    adapter = make_adapter(alice)
+    found = refusals(alice, make_policy_spec("rl", adapter, unexplored=["gripper", "elbow", "gripper"]))
+    assert found["/unexplored/1"][0] == "unknown_dimension"
+    assert "dx, dy, gripper" in found["/unexplored/1"][1]
+    assert found["/unexplored/2"][0] == "repeated"
+    every = refusals(alice, make_policy_spec("rl", adapter, unexplored=["gripper", "dx", "dy"]))
+    assert every["/unexplored"][0] == "nothing_explored"
+    assert make_policy_job(alice, "rl", adapter, unexplored=["gripper"]).spec["unexplored"] == ["gripper"]
+
+
+def test_a_policy_that_sees_what_no_simulation_draws_is_refused(alice: Person) -> None:
+    adapter = make_adapter(alice, cameras=("wrist_cam",))
+    code, detail = refusals(alice, make_policy_spec("rollout", adapter))["/policy/artifact"]
+    assert code == "camera_not_simulated"
+    assert "wrist_cam" in detail
+    assert "observation.images.NAME" in detail
+
+
+def test_a_policy_without_cameras_may_be_played(alice: Person) -> None:
+    spec = {"kind": "sft", "dataset": {"id": "d", "cameras": []}}
+    assert make_policy_job(alice, "evaluation", make_adapter(alice, cameras=("wrist_cam",), spec=spec)).policy
+
+
+@pytest.mark.parametrize(
+    ("kind", "change", "pointer"),
+    [
+        ("rl", {"collection": {"seats": 9}}, "/collection/seats"),
+        ("evaluation", {"parallel": 9}, "/parallel"),
+        ("rollout", {"parallel": 9}, "/parallel"),
+    ],
+)
+def test_more_seats_than_a_tenant_may_hold_are_refused_once_the_limit_is_known(
+    alice: Person, runtime: InMemoryRuntime, kind: str, change: dict[str, Any], pointer: str
+) -> None:
+    adapter = make_adapter(alice)
+    assert make_policy_job(alice, kind, adapter, **change).state == "queued"  # nothing was reported yet
+    runtime.env_seats_per_tenant = 8
+    RuntimeSnapshot.objects.create(
+        journal_id=runtime.journal_id, status=runtime.status().model_dump(mode="json"), seen_at=timezone.now()
+    )
+    code, detail = refusals(alice, make_policy_spec(kind, adapter, **change))[pointer]
+    assert code == "too_many_seats"
+    assert "9" in detail
+    assert "Allowed: 1 to 8" in detail
+
+
+def test_every_disagreement_is_told_at_once(alice: Person, runtime: InMemoryRuntime) -> None:
+    runtime.env_seats_per_tenant = 2
+    relay_all(runtime)
+    adapter = make_adapter(alice, head="gr00t", cameras=("wrist_cam",), base_model={"name": "huge", "revision": "r"})
+    spec = make_policy_spec("rl", adapter, executed_steps=8, unexplored=["elbow"], collection={"seats": 3})
+    assert set(refusals(alice, spec)) == {
+        *("/policy/artifact", "/executed_steps", "/exploration/type", "/unexplored/0", "/collection/seats"),
+    }
+
+
+def test_a_policy_that_jobs_start_from_keeps_its_row(alice: Person) -> None:
+    job = make_policy_job(alice, "evaluation")
+    with platform_scope(), pytest.raises(ProtectedError):
+        job.policy.delete()
+
+
+def test_demonstrations_are_admitted_as_before(alice: Person) -> None:
+    job = make_job(alice)
+    assert (job.base_model, job.head, job.policy) == ("tiny-qwen3-vl", "mlp", None)
+    assert job.dataset_version is not None
