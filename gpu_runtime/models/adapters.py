@@ -21,6 +21,7 @@ from gpu_runtime.models.errors import (
 from gpu_runtime.models.export import PROBE, WEIGHTS
 from gpu_runtime.models.folders import sha256
 from gpu_runtime.models.manifest import AdapterManifest, read_manifest
+from gpu_runtime.models.observations import Observations
 from gpu_runtime.models.policy import Policy
 from gpu_runtime.models.probe import Probe
 from gpu_runtime.models.registry import load_backbone
@@ -126,14 +127,18 @@ def _fill(policy: Policy, folder: Path, manifest: AdapterManifest) -> None:
 
 
 def _read_probe(folder: Path, manifest: AdapterManifest) -> Probe:
-    actions = read_tensors(folder / PROBE).get("actions")
-    expected = (len(manifest.probe.frames), manifest.action.horizon, manifest.action.dim)
+    """What the live policy did, and on what; it must be of the manifest's sizes."""
+    tensors, section = read_tensors(folder / PROBE), manifest.probe
+    actions, kept = tensors.get("actions"), section.episode is None
+    samples = len(section.instructions if kept else section.frames)
+    expected = (samples, manifest.action.horizon, manifest.action.dim)
     if actions is None or tuple(actions.shape) != expected:
         found = None if actions is None else list(actions.shape)
         raise TensorMismatch(f"{PROBE}: tensor 'actions' is {found}, allowed: {list(expected)}")
     return Probe(
-        episode=manifest.probe.episode,
-        frames=manifest.probe.frames,
-        noise_seed=manifest.probe.noise_seed,
+        episode=section.episode,
+        frames=section.frames,
+        noise_seed=section.noise_seed,
         actions_NHA=actions.numpy(),
+        observations=Observations.from_tensors(tensors, section.instructions, PROBE) if kept else None,
     )

@@ -2,7 +2,7 @@
 
 adapter.safetensors      head weights and fitted feature statistics
 norm_stats.json          openpi's shape            dataset_statistics.json  StarVLA's shape
-probe.safetensors        the live policy's actions on recorded frames
+probe.safetensors        the live policy's actions on recorded frames (after RL: with the observations themselves)
 manifest.json            everything else, and the hash of every file
 """
 
@@ -39,6 +39,10 @@ class Provenance:
     dataset_fingerprint: str
     final_metrics: Mapping[str, float]
     evaluation: Mapping[str, float]
+    parent: str | None = None  # adapter_id of the policy that reinforcement learning started from
+    environment: str | None = None
+    algorithm: str | None = None
+    env_steps: int | None = None
 
 
 class Trained(Protocol):
@@ -71,7 +75,7 @@ def export_adapter(
     policy = slot.policy
     with atomic_folder(folder) as temporary:
         write_tensors(temporary / WEIGHTS, policy.head.state_dict(), {"format": "pt"})
-        write_tensors(temporary / PROBE, {"actions": torch.from_numpy(np.ascontiguousarray(probe.actions_NHA))})
+        write_tensors(temporary / PROBE, _probe_tensors(probe))
         key = policy.spec.dataset.id
         statistics_files.write_statistics(
             temporary, policy.statistics, key=key, actions=policy.actions, states=policy.states
@@ -141,6 +145,10 @@ def _history(slot: Trained, provenance: Provenance, probe: Probe) -> dict[str, A
             "dataset_fingerprint": provenance.dataset_fingerprint,
             "partitions": slot.partitions,
             "final_metrics": dict(provenance.final_metrics),
+            "parent": provenance.parent,
+            "environment": provenance.environment,
+            "algorithm": provenance.algorithm,
+            "env_steps": provenance.env_steps,
         },
         "evaluation": dict(provenance.evaluation),
         "probe": {
@@ -148,5 +156,11 @@ def _history(slot: Trained, provenance: Provenance, probe: Probe) -> dict[str, A
             "episode": probe.episode,
             "frames": list(probe.frames),
             "noise_seed": probe.noise_seed,
+            "instructions": () if probe.observations is None else probe.observations.instructions,
         },
     }
+
+
+def _probe_tensors(probe: Probe) -> dict[str, torch.Tensor]:
+    observed = {} if probe.observations is None else probe.observations.tensors()
+    return observed | {"actions": torch.from_numpy(np.ascontiguousarray(probe.actions_NHA))}

@@ -13,7 +13,7 @@ from gpu_runtime.protocol.schema import DatasetSchema
 from gpu_runtime.protocol.specs import SftJobSpec
 
 SCHEMA_MAJOR = 1
-SCHEMA_VERSION = f"{SCHEMA_MAJOR}.0"
+SCHEMA_VERSION = f"{SCHEMA_MAJOR}.1"  # 1.1: the policy that training started from, probes without a dataset
 NAME = "manifest.json"
 
 
@@ -53,6 +53,8 @@ class NormSection(Message):
 
 
 class TrainingSection(Message):
+    """How the policy came about. Of reinforcement learning the dataset is the one its first ancestor learned from."""
+
     kind: Literal["sft", "rl"]
     job_id: str
     tenant_id: str
@@ -63,15 +65,23 @@ class TrainingSection(Message):
     dataset_fingerprint: str
     partitions: int
     final_metrics: dict[str, float]
+    parent: str | None = None  # adapter_id of the policy it started from
+    environment: str | None = None
+    algorithm: str | None = None
+    env_steps: int | None = None  # played for it
 
 
 class ProbeSection(Message):
-    """The live policy's own actions on frames of one episode, so that a reload can be judged."""
+    """The live policy's own actions on frames of one episode, so that a reload can be judged.
+
+    ``episode`` None: on observations that are in the file themselves, with these instructions.
+    """
 
     file: str
-    episode: int
+    episode: int | None
     frames: tuple[int, ...]
     noise_seed: int
+    instructions: tuple[str, ...] = ()
 
 
 class AdapterManifest(Message):

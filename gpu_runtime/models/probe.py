@@ -1,5 +1,7 @@
 """What a policy does on a few frames of one episode under known noise: the yardstick of every reload.
 
+After reinforcement learning there is no dataset to read frames from: the observations themselves are kept.
+
 Shapes: N frames, H horizon, A action dims.
 """
 
@@ -9,8 +11,10 @@ from dataclasses import dataclass
 import numpy as np
 
 from gpu_runtime.batching.canonicalize import to_features
+from gpu_runtime.batching.feature import VLAFeature
 from gpu_runtime.data.samples import FrameRef, SampleSource
 from gpu_runtime.models.backbones.base import Backbone
+from gpu_runtime.models.observations import Observations
 from gpu_runtime.models.policy import Policy
 
 PROBE_FRAMES = 16
@@ -19,12 +23,13 @@ PROBE_SEED = 7
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Probe:
-    """Actions in real units, float32 [N, H, A]."""
+    """Actions in real units, float32 [N, H, A], on frames of an episode or on ``observations``."""
 
-    episode: int
+    episode: int | None
     frames: tuple[int, ...]
     noise_seed: int
     actions_NHA: np.ndarray
+    observations: Observations | None = None
 
 
 def probe_frames(length: int, count: int = PROBE_FRAMES) -> tuple[int, ...]:
@@ -43,7 +48,23 @@ def run_probe(
 ) -> Probe:
     """Read the frames, run the frozen forward and the policy on them as one batch."""
     batch = source.batch([FrameRef(episode=episode, frame=frame) for frame in frames])
-    samples = to_features(batch, policy.query_tokens)
-    features = backbone.encode(samples, [policy.taps] * len(samples))
-    actions_NHA = policy.act(features, batch.state_BS, seed=seed)
+    actions_NHA = _act(policy, backbone, to_features(batch, policy.query_tokens), batch.state_BS, seed)
     return Probe(episode=episode, frames=tuple(frames), noise_seed=seed, actions_NHA=actions_NHA)
+
+
+def probe_observations(
+    policy: Policy, backbone: Backbone, observations: Observations, *, seed: int = PROBE_SEED
+) -> Probe:
+    """Run the frozen forward and the policy on kept observations as one batch; there may be none."""
+    actions_NHA = np.zeros((0, policy.horizon, policy.schema.action.dim), np.float32)
+    if len(observations):
+        samples = observations.features(policy.query_tokens)
+        actions_NHA = _act(policy, backbone, samples, observations.state_NS, seed)
+    return Probe(episode=None, frames=(), noise_seed=seed, actions_NHA=actions_NHA, observations=observations)
+
+
+def _act(
+    policy: Policy, backbone: Backbone, samples: Sequence[VLAFeature], state_NS: np.ndarray | None, seed: int
+) -> np.ndarray:
+    features = backbone.encode(samples, [policy.taps] * len(samples))
+    return policy.act(features, state_NS, seed=seed)

@@ -6,6 +6,7 @@ value.safetensors        the critic, where there is one
 reference.safetensors    the frozen start, where one is kept
 optimizer.safetensors    AdamW's moments and step counts, by parameter name
 random.safetensors       state of the tenant's generator
+observed.safetensors     a few observations of the last batch, for the probe of an export
 slot.json                specifications, schema, statistics, counters, hashes of the files above
 """
 
@@ -18,6 +19,7 @@ import torch
 from gpu_runtime.models.checkpoint import FORMAT, moments, read_document, restore_moments
 from gpu_runtime.models.errors import AdapterError, CheckpointError
 from gpu_runtime.models.folders import atomic_folder, listing, write_json
+from gpu_runtime.models.observations import Observations
 from gpu_runtime.models.policy import Policy
 from gpu_runtime.models.rl_slots import RlSlot
 from gpu_runtime.models.weights import fill_module, read_tensors, write_tensors
@@ -39,6 +41,9 @@ def save_rl_slot(slot: RlSlot, folder: Path) -> None:
             write_tensors(temporary / "reference.safetensors", models.reference.state_dict())
         write_tensors(temporary / "optimizer.safetensors", moments(slot.optimizer, slot.named_parameters()))
         write_tensors(temporary / "random.safetensors", {"generator": slot.generator.get_state()})
+        # a file of no tensor at all could not be read again
+        count = {"rows": torch.tensor(len(slot.observed))}
+        write_tensors(temporary / "observed.safetensors", count | slot.observed.tensors())
         write_json(temporary / "slot.json", _document(slot) | {"files": listing(temporary)})
 
 
@@ -97,6 +102,7 @@ def _document(slot: RlSlot) -> dict[str, Any]:
         "updates": slot.updates,
         "policy_version": slot.policy_version,
         "partitions": slot.partitions,
+        "observed": slot.observed.instructions,
         "consumed": list(slot.consumed),
         "fit_shape": policy.head.fit_shape(),
         "value_fit_shape": None if critic is None else critic.fit_shape(),
@@ -116,5 +122,7 @@ def _restore(slot: RlSlot, folder: Path, document: dict[str, Any]) -> RlSlot:
     slot.generator.set_state(read_tensors(folder / "random.safetensors")["generator"])
     slot.step, slot.updates = int(document["step"]), int(document["updates"])
     slot.partitions = int(document["partitions"])
+    observed = read_tensors(folder / "observed.safetensors")
+    slot.observed = Observations.from_tensors(observed, tuple(document["observed"]), "observed.safetensors")
     slot.consumed.extend(document["consumed"])
     return slot

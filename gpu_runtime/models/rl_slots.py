@@ -15,6 +15,7 @@ from torch import Tensor, nn
 from gpu_runtime.models.actor_critic import ActorCritic
 from gpu_runtime.models.errors import NonFiniteGradient, NonFiniteLoss
 from gpu_runtime.models.heads.base import Features
+from gpu_runtime.models.observations import Observations
 from gpu_runtime.models.optimization import clip_gradients, gradient_norm, learning_rate
 from gpu_runtime.models.policy import Policy
 from gpu_runtime.models.slots import CONSUMED_KEPT
@@ -48,6 +49,7 @@ class RlSlot:
         self.generator = torch.Generator().manual_seed(seed ^ (SHUFFLE_STREAM << 32))
         self.step = self.updates = self.partitions = 0  # ``partitions``: how many are in the weights
         self.consumed: deque[str] = deque(maxlen=CONSUMED_KEPT)
+        self.observed = Observations(images=(), instructions=(), state_NS=None)  # a few of the last batch, to be shown
 
     @classmethod
     def create(cls, policy: Policy, job: RlJobSpec) -> "RlSlot":

@@ -35,7 +35,7 @@ from tests.support.exploration import CASES, rl_slot
 from tests.support.policies import Problem, make_spec, tap_width
 
 EVERY_CASE = list(CASES)
-FILES = {"head", "exploration", "value", "reference", "optimizer", "random"}
+FILES = {"head", "exploration", "value", "reference", "optimizer", "random", "observed"}
 
 
 def everything(slot: RlSlot) -> dict[str, Any]:

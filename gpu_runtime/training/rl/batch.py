@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from gpu_runtime.batching.feature import VLAFeature
+from gpu_runtime.models.observations import Observations
 from gpu_runtime.training.rl.errors import RolloutMismatch
 
 KIND = "rl"  # in a payload's metadata: which kind of batch it holds
@@ -54,6 +55,15 @@ class RlBatch:
             images=tuple(view[row] for view in self.images),
             instruction=self.instructions[row],
             query_tokens=query_tokens,
+        )
+
+    def observations(self, rows: Sequence[int]) -> Observations:
+        """What was seen in these rows, copied."""
+        chosen = list(rows)
+        return Observations(
+            images=tuple(view[chosen] for view in self.images),
+            instructions=tuple(self.instructions[row] for row in chosen),
+            state_NS=None if self.state_NS is None else self.state_NS[chosen],
         )
 
 

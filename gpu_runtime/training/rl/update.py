@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from gpu_runtime.models.heads.base import Features
+from gpu_runtime.models.probe import probe_frames
 from gpu_runtime.models.rl_slots import RlSlot
 from gpu_runtime.protocol.policy_specs import RlJobSpec
 from gpu_runtime.training.rl import ppo
@@ -41,6 +42,8 @@ def update(
             known |= _Update.begin(slot, Rows(slot, features, batch), spec).run()
         else:
             known |= {"epochs": 0.0}
+    if len(batch):
+        slot.observed = batch.observations(probe_frames(len(batch)))
     known["samples"] = float(len(batch))
     return finite({f"train/{name}": value for name, value in known.items()} | stale)
 
