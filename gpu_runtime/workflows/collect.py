@@ -5,7 +5,7 @@ Shapes: B environments that wait for a decision, C executed steps of a chunk, A 
 """
 
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -34,7 +34,7 @@ class Collector:
     fit: PolicyFit
     actor: Actor
     executed: int
-    on_episode: Callable[[Playing], None]
+    on_episode: Callable[[Playing], Awaitable[None]]
     on_solved: Callable[[Try], None] = lambda planned: None
     wants_final: Callable[[Playing], bool] = lambda playing: False
     on_call: Callable[[], None] = lambda: None
@@ -113,7 +113,7 @@ class Collector:
             for playing, value in zip(wanting, await self.actor.values(self._asked(wanting)), strict=True):
                 playing.final_value = float(value)
         for slot in slots:
-            self.on_episode(self.active.pop(slot))
+            await self.on_episode(self.active.pop(slot))
 
     def _asked(self, playing: Sequence[Playing]) -> Asked:
         states = [self.fit.state(one.observation) for one in playing]

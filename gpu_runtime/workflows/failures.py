@@ -2,6 +2,7 @@
 
 import re
 
+from gpu_runtime.data.recording.checks import RecordingError
 from gpu_runtime.environments.errors import EnvironmentLost, SimulatorError
 from gpu_runtime.inference.errors import InferenceError
 from gpu_runtime.scheduler.errors import SchedulerError
@@ -10,7 +11,7 @@ from gpu_runtime.training.rl.errors import RlError
 from gpu_runtime.workflows.reward import NoStepLimit
 
 ENVIRONMENT_LOST = "environment_lost"
-EXPECTED = (EnvironmentLost, SimulatorError, InferenceError, SchedulerError, RlError, NoStepLimit)
+EXPECTED = (EnvironmentLost, SimulatorError, InferenceError, SchedulerError, RlError, NoStepLimit, RecordingError)
 """Faults of one tenant's job; anything else is a defect of this program."""
 
 

@@ -1,7 +1,7 @@
 """Planned tries in as many sessions as it takes: those that a lost environment held are played again."""
 
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field, replace
 
 from gpu_runtime.environments.base import EnvironmentKind, StateKind
@@ -45,7 +45,7 @@ class Tour:
     executed: int
     use: UseTeller
     tell: Teller
-    on_episode: Callable[[Playing], None] = lambda playing: None
+    on_episode: Callable[[Playing], Awaitable[None]] | None = None
     on_lost: Callable[[Try], None] = lambda planned: None
     wants_final: Callable[[Playing], bool] = lambda playing: False
     on_move: OnMove | None = None
@@ -111,9 +111,10 @@ class Tour:
         self.env_steps += wasted.steps
         await self.use.tell(wasted, reason=ENVIRONMENT_LOST)
 
-    def _end(self, playing: Playing) -> None:
+    async def _end(self, playing: Playing) -> None:
         self.ended.append(playing)
-        self.on_episode(playing)
+        if self.on_episode is not None:
+            await self.on_episode(playing)
 
     def _keep(self, used: Used) -> None:
         self._kept += used
