@@ -13,6 +13,7 @@ from gpu_runtime.placement.serving import build_inference, build_pool, build_rol
 from gpu_runtime.protocol.messages import RuntimeStatus
 from gpu_runtime.scheduler.errors import SchedulerError
 from gpu_runtime.scheduler.training_queue import QueueLimits, TrainingQueue
+from gpu_runtime.services.admission import Admission
 from gpu_runtime.services.artifacts import Artifacts
 from gpu_runtime.services.checkpoints import Checkpoints
 from gpu_runtime.services.config import RuntimeConfig
@@ -51,7 +52,7 @@ class LocalRuntime:
         self._build_storage()
         self._build_training()
         self._build_serving(families)
-        self._build_master()
+        self._build_master(families)
 
     def status(self) -> RuntimeStatus:
         """The gateway's account of the whole process."""
@@ -176,7 +177,7 @@ class LocalRuntime:
         self._environment_watch = EnvironmentWatch(self.pool, window_us=window_us)
         self.rollouts = build_rollout_desk(config)
 
-    def _build_master(self) -> None:
+    def _build_master(self, families: Mapping[str, str]) -> None:
         config = self.config
         publisher = Publisher(
             artifacts=self.artifacts,
@@ -203,14 +204,12 @@ class LocalRuntime:
             files=self._pools["files"],
         )
         self.master = Master(
-            datasets=config.datasets,
-            bases=self.bases,
+            admission=Admission(config=config, bases=self.bases, artifacts=self.artifacts, families=families),
             journal=self.journal,
             durability=self.durability,
             mounter=Mounter(self.parts),
             mounts=self._pools["mounts"],
             max_jobs=config.max_jobs,
-            batch_bytes_max=config.batch_bytes_max,
         )
 
 

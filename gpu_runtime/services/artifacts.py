@@ -1,33 +1,87 @@
-"""Exported adapters as the gateway serves them: a folder, and one uncompressed archive of it."""
+"""What jobs publish, as the gateway serves it: one file each; of an adapter, a folder and its uncompressed archive."""
 
+import os
 import zipfile
+from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Literal
 from uuid import uuid4
 
 from gpu_runtime.models.export import Provenance, export_adapter
 from gpu_runtime.models.folders import sha256
 from gpu_runtime.models.probe import Probe, probe_frames, run_probe
 from gpu_runtime.protocol.messages import ArtifactFile, ArtifactPublished
-from gpu_runtime.store.files import sweep_unfinished, sync_folder
+from gpu_runtime.store.files import sweep_unfinished, sync_folder, write_atomic
 from gpu_runtime.workflows.sft import SftWorkflow
 
+MEDIA_TYPES: Mapping[str, str] = {
+    ".zip": "application/zip",
+    ".mp4": "video/mp4",
+    ".json": "application/json",
+}
 _EPOCH = (1980, 1, 1, 0, 0, 0)  # the earliest time a zip can hold: equal files make equal archives
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ArtifactFacts:
+    """What is said of an artifact besides its bytes."""
+
+    artifact_id: str
+    kind: Literal["evaluation", "video", "dataset"]
+    name: str
+    policy_version: int
+    manifest: dict[str, object]
+
+
 class Artifacts:
-    """``root``/<artifact id>/ and ``root``/<artifact id>.zip; both appear whole."""
+    """``root``/<artifact id>.<zip, mp4 or json>, and ``root``/<artifact id>/ of an adapter; all appear whole.
+
+    Every method blocks on the disk. Publishing again after a crash replaces what was there.
+    """
 
     def __init__(self, root: Path) -> None:
         self._root = root
         root.mkdir(parents=True, exist_ok=True)
         sweep_unfinished(root)
 
+    def file(self, artifact_id: str) -> Path | None:
+        """What the gateway serves for an artifact, or None; ``MEDIA_TYPES`` says what it is."""
+        if not _is_name(artifact_id):
+            return None
+        paths = (self._root / f"{artifact_id}{suffix}" for suffix in MEDIA_TYPES)
+        return next((path for path in paths if path.is_file()), None)
+
     def archive(self, artifact_id: str) -> Path | None:
         """The archive of an artifact, or None."""
-        if not artifact_id or Path(artifact_id).name != artifact_id or artifact_id.startswith("."):
-            return None
-        path = self._root / f"{artifact_id}.zip"
-        return path if path.is_file() else None
+        path = self.file(artifact_id)
+        return path if path is not None and path.suffix == ".zip" else None
+
+    def folder(self, artifact_id: str) -> Path:
+        """Where an adapter's files lie, if there is such an adapter. Raises ValueError for what is no name."""
+        if not _is_name(artifact_id):
+            raise ValueError(f"artifact_id {artifact_id!r} is no name")
+        return self._root / artifact_id
+
+    def publish_file(self, source: Path, facts: ArtifactFacts) -> ArtifactPublished:
+        """Take over a file of one of the ``MEDIA_TYPES``, which lies on the same file system. Raises OSError."""
+        destination = self._root / f"{facts.artifact_id}{source.suffix}"
+        if source.is_file():  # else it was taken over by a try that could not say so
+            with source.open("rb") as file:
+                os.fsync(file.fileno())
+            source.replace(destination)
+            sync_folder(self._root)
+        return _published(destination, facts)
+
+    def publish_bytes(self, data: bytes, suffix: str, facts: ArtifactFacts) -> ArtifactPublished:
+        """Publish what is in memory. Raises OSError."""
+        destination = self._root / f"{facts.artifact_id}{suffix}"
+        write_atomic(destination, data)
+        return _published(destination, facts)
+
+    def publish_folder(self, source: Path, facts: ArtifactFacts) -> ArtifactPublished:
+        """Archive a folder as it is, subfolders included; ``source`` stays. Raises OSError."""
+        return _published(_zip(source, self._root / f"{facts.artifact_id}.zip"), facts)
 
     @staticmethod
     def probe(workflow: SftWorkflow) -> Probe:
@@ -59,13 +113,32 @@ def _describe(path: Path) -> ArtifactFile:
     return ArtifactFile(path=path.name, bytes=path.stat().st_size, sha256=sha256(path))
 
 
+def _is_name(artifact_id: str) -> bool:
+    return bool(artifact_id) and Path(artifact_id).name == artifact_id and not artifact_id.startswith(".")
+
+
+def _published(path: Path, facts: ArtifactFacts) -> ArtifactPublished:
+    file = _describe(path)
+    return ArtifactPublished(
+        artifact_id=facts.artifact_id,
+        kind=facts.kind,
+        media_type=MEDIA_TYPES[path.suffix],
+        name=facts.name,
+        policy_version=facts.policy_version,
+        bytes=file.bytes,
+        sha256=file.sha256,
+        files=(file,),
+        manifest=facts.manifest,
+    )
+
+
 def _zip(folder: Path, destination: Path) -> Path:
-    """Store the files uncompressed (weights don't shrink), in name order; ``destination`` appears whole."""
+    """Store the files uncompressed (weights and films don't shrink), in name order; ``destination`` appears whole."""
     temporary = destination.with_name(f".{destination.name}.{uuid4().hex}.tmp")
     try:
         with zipfile.ZipFile(temporary, "w", zipfile.ZIP_STORED) as archive:
-            for path in sorted(folder.iterdir()):
-                entry = zipfile.ZipInfo(path.name, _EPOCH)
+            for path in sorted(path for path in folder.rglob("*") if path.is_file()):
+                entry = zipfile.ZipInfo(path.relative_to(folder).as_posix(), _EPOCH)
                 with path.open("rb") as source, archive.open(entry, "w", force_zip64=True) as target:
                     while block := source.read(2**20):
                         target.write(block)

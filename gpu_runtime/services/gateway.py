@@ -15,7 +15,7 @@ from starlette.routing import Route
 
 from gpu_runtime.protocol.messages import ErrorBody, RuntimeStatus, SubmitJob
 from gpu_runtime.protocol.wire import MEDIA_TYPE, WireError, decode, encode
-from gpu_runtime.services.artifacts import Artifacts
+from gpu_runtime.services.artifacts import MEDIA_TYPES, Artifacts
 from gpu_runtime.services.body_limit import BodyLimit, BodyTooLarge
 from gpu_runtime.services.errors import InvalidSubmit, Refused, Unknown
 from gpu_runtime.services.feed import LIMIT_MAX, WAIT_MAX_S, EventFeed
@@ -97,10 +97,10 @@ class Gateway:
 
     async def _artifact(self, request: Request) -> Response:
         artifact_id = request.path_params["artifact_id"]
-        path = self._artifacts.archive(artifact_id)
+        path = self._artifacts.file(artifact_id)
         if path is None:
             raise Unknown("unknown_artifact", f"no artifact {artifact_id!r}")
-        return FileResponse(path, media_type="application/zip", filename=path.name)
+        return FileResponse(path, media_type=MEDIA_TYPES[path.suffix], filename=path.name)  # answers ranges too
 
     async def _runtime(self, _: Request) -> Response:
         return _message(self._status())

@@ -3,11 +3,8 @@
 import asyncio
 import logging
 from collections import Counter
-from collections.abc import Mapping
 from concurrent.futures import Executor
-from pathlib import Path
 
-from gpu_runtime.models.backbones.base import Backbone
 from gpu_runtime.protocol.base import fingerprint
 from gpu_runtime.protocol.messages import (
     TERMINAL_WORKLOAD_STATES,
@@ -19,7 +16,7 @@ from gpu_runtime.protocol.messages import (
     WorkloadStatus,
 )
 from gpu_runtime.protocol.wire import decode, encode
-from gpu_runtime.services.admission import admit
+from gpu_runtime.services.admission import Admission
 from gpu_runtime.services.errors import Conflict, Unavailable, Unknown
 from gpu_runtime.services.mounting import Mounter
 from gpu_runtime.services.runs import Run, failure_of, row_status, workload_key
@@ -42,19 +39,17 @@ class Master:
     def __init__(
         self,
         *,
-        datasets: Path,
-        bases: Mapping[str, Backbone],
+        admission: Admission,
         journal: Journal,
         durability: Durability,
         mounter: Mounter,
         mounts: Executor,
         max_jobs: int,
-        batch_bytes_max: int,
     ) -> None:
-        self._datasets, self._bases = datasets, bases
+        self._admission = admission
         self._journal, self._durability = journal, durability
         self._mounter, self._mounts = mounter, mounts
-        self._max_jobs, self._batch_bytes_max = max_jobs, batch_bytes_max
+        self._max_jobs = max_jobs
         self._runs: dict[str, Run] = {}
         self._waiting: list[Run] = []  # for a place, in order of arrival
         self._working: dict[str, Run] = {}  # those that have one
@@ -82,7 +77,7 @@ class Master:
                     key = workload_key(submit.job_id, submit.attempt)
                     raise Conflict("conflict", f"{key} was accepted with another body", "job_id")
                 return await self.status(submit.job_id, submit.attempt)
-            admit(submit, self._datasets, self._bases, self._batch_bytes_max)
+            self._admission.check(submit)
             run = await self._accept(submit, digest)
         self._start(run)
         return run.status
@@ -202,7 +197,7 @@ class Master:
 
     async def _run(self, run: Run) -> None:
         await self._advance(run, WorkloadState.STARTING)
-        run.workload = workload = await run_in(self._mounts, self._mounter.mount, run.submit)
+        run.workload = workload = await run_in(self._mounts, self._mounter.mount, run.submit, run.resumed)
         try:
             if workload.warnings:
                 told = (LogWritten(level="warning", message=text) for text in workload.warnings)

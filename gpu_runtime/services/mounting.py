@@ -3,14 +3,18 @@
 from collections.abc import Callable, Mapping
 
 from gpu_runtime.protocol.messages import SubmitJob
+from gpu_runtime.services.evaluation_workload import mount_evaluation
+from gpu_runtime.services.job_folder import forget_job_folder
 from gpu_runtime.services.parts import RuntimeParts
 from gpu_runtime.services.sft_workload import mount_sft
 from gpu_runtime.services.workload import Workload
 
-Mount = Callable[[SubmitJob, RuntimeParts], Workload]
+Mount = Callable[[SubmitJob, RuntimeParts, bool], Workload]
+"""Of a submit, from the parts of this process; True where the attempt had begun before a restart."""
 
 MOUNTS: Mapping[str, Mount] = {
     "sft": mount_sft,
+    "evaluation": mount_evaluation,
 }
 
 
@@ -20,15 +24,11 @@ class Mounter:
     def __init__(self, parts: RuntimeParts, mounts: Mapping[str, Mount] = MOUNTS) -> None:
         self._parts, self._mounts = parts, mounts
 
-    @property
-    def kinds(self) -> tuple[str, ...]:
-        """Kinds of jobs that run here."""
-        return tuple(sorted(self._mounts))
-
-    def mount(self, submit: SubmitJob) -> Workload:
+    def mount(self, submit: SubmitJob, resumed: bool) -> Workload:
         """Take up where the attempt left off, else start fresh. What is refused has a ``code``."""
-        return self._mounts[submit.spec.kind](submit, self._parts)
+        return self._mounts[submit.spec.kind](submit, self._parts, resumed)
 
     def forget(self, submit: SubmitJob) -> None:
         """Remove what another journal's attempt of the same name left behind."""
         self._parts.checkpoints.forget(submit.job_id, submit.attempt)
+        forget_job_folder(self._parts.config.state, submit)

@@ -10,6 +10,7 @@ from gpu_runtime.store.records import Entry, WorkloadChange, WorkloadRow, Write
 from gpu_runtime.training.clock import unix_us
 from gpu_runtime.training.mounted import Failure
 from gpu_runtime.training.step import explain
+from gpu_runtime.workflows.failures import EXPECTED, failure_from
 from gpu_runtime.workflows.sft import WorkloadFailed
 
 _ORDER = [WorkloadState.ACCEPTED, WorkloadState.STARTING, WorkloadState.RUNNING, WorkloadState.CANCELLING]
@@ -97,5 +98,7 @@ def failure_of(error: Exception) -> Failure:
         return error.failure
     if isinstance(error, Refused):  # allowed at submit, and no more: its dataset is gone
         return Failure(reason=error.body.code, message=error.body.message)
+    if isinstance(error, EXPECTED):
+        return failure_from(error)
     failure = explain(error)
     return Failure(reason="internal_error", message=failure.message) if failure.reason == "step_failed" else failure

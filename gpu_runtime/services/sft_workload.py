@@ -56,7 +56,7 @@ class SftWorkload:
         await self.mount.close()
 
 
-def mount_sft(submit: SubmitJob, parts: RuntimeParts) -> SftWorkload:
+def mount_sft(submit: SubmitJob, parts: RuntimeParts, resumed: bool) -> SftWorkload:
     """Open the dataset and continue from the newest checkpoint, else start fresh. Blocks on files.
 
     Raises what the dataset, the head or the checkpoint refuse; each has a ``code``.

@@ -12,6 +12,7 @@ from pydantic import TypeAdapter
 
 from gpu_runtime.protocol.messages import (
     TERMINAL_WORKLOAD_STATES,
+    ArtifactPublished,
     Event,
     EventBody,
     MetricsRecorded,
@@ -172,6 +173,9 @@ class Journal:
             case PolicyVersionPublished():
                 key = (entry.job_id, entry.attempt, body.version)
                 body = body if self._is_new("policy_versions", key) else None
+            case ArtifactPublished():
+                told = (entry.job_id, entry.attempt, body.artifact_id)
+                body = body if self._is_new("artifacts_told", told) else None
         if body is not None:
             self._writer.execute(
                 "INSERT INTO events (job_id, attempt, tenant_id, occurred_at_us, body) VALUES (?, ?, ?, ?, ?)",

@@ -18,6 +18,9 @@ CREATE TABLE IF NOT EXISTS metric_points (
 -- A policy version is announced once, though its file may be found again after a restart.
 CREATE TABLE IF NOT EXISTS policy_versions (
     job_id TEXT, attempt INTEGER, version INTEGER, PRIMARY KEY (job_id, attempt, version)) WITHOUT ROWID;
+-- So is an artifact, though whoever made it may find it again and tell of it again.
+CREATE TABLE IF NOT EXISTS artifacts_told (
+    job_id TEXT, attempt INTEGER, artifact_id TEXT, PRIMARY KEY (job_id, attempt, artifact_id)) WITHOUT ROWID;
 CREATE TABLE IF NOT EXISTS usage_ids (event_id TEXT PRIMARY KEY) WITHOUT ROWID;
 -- A piece of work is billed once; its repetition is written as not billable.
 CREATE TABLE IF NOT EXISTS billed_work (

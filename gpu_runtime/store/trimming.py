@@ -12,7 +12,7 @@ _OLDEST = (
     "SELECT seq, job_id, attempt, occurred_at_us, body FROM events"
     " WHERE seq <= ? AND seq < (SELECT MAX(seq) FROM events) ORDER BY seq LIMIT ?"
 )
-_OF_ATTEMPTS = ("metric_points", "policy_versions", "billed_work")
+_OF_ATTEMPTS = ("metric_points", "policy_versions", "artifacts_told", "billed_work")
 
 
 def trim(connection: sqlite3.Connection, *, through: int, before_us: int, most: int) -> int:

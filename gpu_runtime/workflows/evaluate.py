@@ -7,15 +7,15 @@ chunk, A action dimensions.
 
 import asyncio
 import time
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
 from gpu_runtime.batching.feature import VLAFeature
-from gpu_runtime.environments.base import StateKind
 from gpu_runtime.environments.errors import EnvironmentLost, SimulatorError
 from gpu_runtime.environments.pool import EnvironmentPool
+from gpu_runtime.environments.results import Observation
 from gpu_runtime.environments.session import EnvironmentSession, SessionSpec
 from gpu_runtime.environments.slot import TryRules
 from gpu_runtime.inference.errors import InferenceError, ServiceStopped
@@ -23,18 +23,19 @@ from gpu_runtime.inference.messages import PredictReply, PredictRequest
 from gpu_runtime.inference.service import InferenceService
 from gpu_runtime.models.policy import Policy
 from gpu_runtime.scheduler.errors import InferenceQueueFull, SchedulerError
-from gpu_runtime.workflows.evaluation_protocol import EvaluationProtocol, package_versions
-from gpu_runtime.workflows.evaluation_result import EpisodeRecord, EvaluationResult
+from gpu_runtime.workflows.evaluation_protocol import EvaluationProtocol
+from gpu_runtime.workflows.evaluation_result import Cause, EvaluationResult
+from gpu_runtime.workflows.evaluation_seat import EvaluationSeat
 from gpu_runtime.workflows.evaluation_trial import Trial
-from gpu_runtime.workflows.evaluation_videos import Film, VideoShelf
+from gpu_runtime.workflows.evaluation_videos import FILM_PIXELS, Film, VideoShelf
+from gpu_runtime.workflows.evaluation_witness import Played, Unheard, Witness
 from gpu_runtime.workflows.policy_fit import PolicyFit, kind_for
+from gpu_runtime.workflows.ports import REDONE
 
 _DECISIONS_MAX = 1 << 20  # of one episode, so that no two decisions share their noise
 _QUEUE_FULL_S = 0.05
-
-
-class EvaluationRefused(ValueError):
-    """The evaluation was asked for something that the policy cannot do; nothing has run."""
+LOST = "environment_lost"
+"""Why the environment's time of an episode is not billed: the platform lost it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -47,47 +48,12 @@ class Payer:
     attempt: int = 1
 
 
-def plan(
-    policy: Policy,
-    *,
-    environment: str,
-    seeds: tuple[int, ...],
-    adapter_id: str,
-    policy_version: int,
-    state: StateKind = StateKind.PROPRIOCEPTION,
-    max_steps: int | None = None,
-    executed_steps: int | None = None,
-    goes_on_after_success: bool = False,
-) -> EvaluationProtocol:
-    """The protocol for this policy; ``executed_steps``: None for its whole chunk. Raises EvaluationRefused."""
-    executed = policy.horizon if executed_steps is None else executed_steps
-    if not 1 <= executed <= policy.horizon:
-        raise EvaluationRefused(f"execute: {executed}, allowed: 1 to {policy.horizon}, the policy's chunk")
-    if len(set(seeds)) != len(seeds):
-        raise EvaluationRefused("seeds: some are there twice, allowed: each once")
-    kind = kind_for(policy, environment, state)
-    assert kind.cameras is not None
-    return EvaluationProtocol(
-        environment=environment,
-        state=state,
-        cameras=kind.cameras,
-        render_size=kind.size,
-        image_size=policy.spec.dataset.image_size,
-        seeds=seeds,
-        max_steps=max_steps,
-        executed_steps=executed,
-        goes_on_after_success=goes_on_after_success,
-        adapter_id=adapter_id,
-        policy_version=policy_version,
-        packages=package_versions(environment),
-    )
-
-
 @dataclass(slots=True, kw_only=True)
 class EvaluationWorkflow:
     """One evaluation. ``service`` must run and have the protocol's version of the payer's slot.
 
-    ``parallel`` episodes are in flight as seats allow. ``on_episode`` hears of every record when it is complete.
+    ``parallel`` episodes are in flight as seats allow. ``finished`` were played before a restart and are not played
+    again; the first ``redone`` of the others are at the platform's cost, which had begun them once already.
     """
 
     protocol: EvaluationProtocol
@@ -97,73 +63,111 @@ class EvaluationWorkflow:
     pool: EnvironmentPool
     parallel: int = 4
     shelf: VideoShelf | None = None
-    on_episode: Callable[[EpisodeRecord], None] = lambda record: None
+    witness: Witness = field(default_factory=Unheard)
+    finished: Mapping[int, Played] = field(default_factory=dict)
+    redone: int = 0
     _fit: PolicyFit = field(init=False)
     _hz: float = field(init=False)
-    _records: dict[int, EpisodeRecord] = field(init=False, default_factory=dict)
-    _predict_s: list[float] = field(init=False, default_factory=list)
-    _group_sizes: list[int] = field(init=False, default_factory=list)
+    _played: dict[int, Played] = field(init=False, default_factory=dict)
+
+    async def check(self) -> None:
+        """Compare policy and environment before anything moves; the process stays warm for the episodes.
+
+        Raises SimulatorError, EnvironmentLost and UnknownVersion.
+        """
+        payer = self.payer
+        self.service.policies.unpin(
+            self.service.policies.pin(payer.tenant_id, payer.slot_id, self.protocol.policy_version)
+        )
+        seat = self._seat()
+        try:
+            session = await seat.ready()
+            self._fit, self._hz = PolicyFit.of(self.policy, session.schema), session.schema.control_hz
+            (start,) = await session.reset(self.protocol.seeds[:1])
+            self._fit.check_start(start.observation)
+        finally:
+            await seat.tell(step=0, work=f"evaluate/{self.protocol.environment}/check", reason=None)
+            await seat.close()
 
     async def run(self) -> EvaluationResult:
-        """Check, then play every planned episode. Raises SimulatorError, EnvironmentLost and UnknownVersion before
-        the first step; ServiceStopped later. Whatever else goes wrong is an error of its own episode.
+        """Check, then play every planned episode. Raises what ``check`` does before the first step; ServiceStopped
+        later. Whatever else goes wrong is an error of its own episode.
         """
+        await self.check()
+        return await self.play()
+
+    async def play(self) -> EvaluationResult:
+        """Every planned episode, once ``check`` found nothing wrong. Raises ServiceStopped."""
         started_s, payer = time.monotonic(), self.payer
+        self._played |= self.finished
         pin = self.service.policies.pin(payer.tenant_id, payer.slot_id, self.protocol.policy_version)
         try:
-            async with await self._open() as session:
-                await self._check(session)
             await self._play_all()
         finally:
             self.service.policies.unpin(pin)
+        played = [self._played[seed] for seed in self.protocol.seeds]
         return EvaluationResult.of(
             self.protocol,
-            [self._records[seed] for seed in self.protocol.seeds],
-            predict_s=self._predict_s,
-            group_sizes=self._group_sizes,
+            [one.record for one in played],
+            predict_s=[taken_s for one in played for taken_s in one.predict_s],
+            group_sizes=[size for one in played for size in one.group_sizes],
             wall_s=time.monotonic() - started_s,
         )
 
-    async def _open(self) -> EnvironmentSession:
-        """One seat; the pool keeps processes warm, so that the next session of this kind starts at once."""
-        kind = kind_for(self.policy, self.protocol.environment, self.protocol.state)
-        rules = TryRules(
-            steps_max=self.protocol.max_steps, ends_on_termination=not self.protocol.goes_on_after_success
-        )
-        return await self.pool.open(SessionSpec(tenant_id=self.payer.tenant_id, kind=kind, seats=1, rules=rules))
+    def _seat(self) -> EvaluationSeat:
+        """One environment of its own; the pool keeps processes warm, so that the next of this kind starts at once.
 
-    async def _check(self, session: EnvironmentSession) -> None:
-        self._fit, self._hz = PolicyFit.of(self.policy, session.schema), session.schema.control_hz
-        (start,) = await session.reset(self.protocol.seeds[:1])
-        self._fit.check_start(start.observation)
+        A policy without cameras is watched through the task's usual ones.
+        """
+        protocol = self.protocol
+        kind = kind_for(self.policy, protocol.environment, protocol.state, protocol.control_mode)
+        if self.shelf is not None and not kind.cameras:
+            kind = replace(kind, cameras=None, size=FILM_PIXELS)
+        rules = TryRules(steps_max=protocol.max_steps, ends_on_termination=not protocol.goes_on_after_success)
+        spec = SessionSpec(tenant_id=self.payer.tenant_id, kind=kind, seats=1, rules=rules)
+        return EvaluationSeat(spec=spec, pool=self.pool, witness=self.witness)
 
     async def _play_all(self) -> None:
         """Players take the next planned episode until none is left."""
-        seeds = iter(self.protocol.seeds)
+        waiting = [seed for seed in self.protocol.seeds if seed not in self._played]
+        seeds = iter(enumerate(waiting))
         try:
             async with asyncio.TaskGroup() as group:
-                for number in range(min(self.parallel, len(self.protocol.seeds))):
+                for number in range(min(self.parallel, len(waiting))):
                     group.create_task(self._player(seeds, f"{self.payer.job_id}/evaluation-{number}"))
         except BaseExceptionGroup as failures:
             raise failures.exceptions[0] from failures
 
-    async def _player(self, seeds: Iterator[int], queue_session: str) -> None:
-        session: EnvironmentSession | None = None
+    async def _player(self, seeds: Iterator[tuple[int, int]], queue_session: str) -> None:
+        seat = self._seat()
         try:
-            for seed in seeds:
-                trial = Trial(seed=seed, film=None if self.shelf is None else Film(seed))
+            for index, seed in seeds:
+                film = None if self.shelf is None else Film(seed, unseen=not self.policy.views)
+                trial = Trial(seed=seed, film=film, unbilled=REDONE if index < self.redone else None)
                 try:
-                    if session is None or session.lost is not None:
-                        session = await self._open()
-                    await self._play(session, trial, queue_session)
-                except ServiceStopped:
-                    raise
-                except (EnvironmentLost, SimulatorError, InferenceError, SchedulerError) as error:
-                    trial.fail(error)
+                    await self._try(seat, trial, queue_session)
+                finally:
+                    await self._tell(seat, trial)
                 await self._keep(trial)
         finally:
-            if session is not None:
-                await session.close()
+            await seat.close()
+
+    async def _try(self, seat: EvaluationSeat, trial: Trial, queue_session: str) -> None:
+        """Play it, or say what went wrong."""
+        try:
+            await self._play(await seat.ready(), trial, queue_session)
+        except ServiceStopped:
+            raise
+        except (EnvironmentLost, SimulatorError, InferenceError, SchedulerError) as error:
+            trial.fail(error)
+
+    async def _tell(self, seat: EvaluationSeat, trial: Trial) -> None:
+        lost = seat.session is not None and seat.session.lost is not None and trial.cause is Cause.ERROR
+        await seat.tell(
+            step=self.protocol.seeds.index(trial.seed),
+            work=f"evaluate/{self.protocol.environment}/{trial.seed}",
+            reason=trial.unbilled or (LOST if lost else None),
+        )
 
     async def _play(self, session: EnvironmentSession, trial: Trial, queue_session: str) -> None:
         (start,) = await session.reset([trial.seed])
@@ -173,9 +177,13 @@ class EvaluationWorkflow:
             actions_CA = await self._decide(trial, feature, self._fit.state(observation), queue_session)
             (result,) = await session.step(actions_CA[None])
             assert result is not None
-            trial.add(result, feature)
+            trial.add(result, feature.instruction, self._seen(observation, feature))
             observation, feature = result.observation, self._fit.feature(result.observation)
-        trial.end(feature)
+        trial.end(feature.instruction, self._seen(observation, feature))
+
+    def _seen(self, observation: Observation, feature: VLAFeature) -> tuple[np.ndarray, ...]:
+        """The pictures of a film: the policy's own, or the task's for one that sees none."""
+        return feature.images or observation.images
 
     async def _decide(
         self, trial: Trial, feature: VLAFeature, state_BS: np.ndarray | None, queue_session: str
@@ -192,6 +200,7 @@ class EvaluationWorkflow:
             state_BS=state_BS,
             seeds=(trial.seed * _DECISIONS_MAX + trial.decisions,),
             policy_version=self.protocol.policy_version,
+            unbilled=trial.unbilled,
         )
         with trial.predicting():
             reply = await self._predict(request)
@@ -208,11 +217,9 @@ class EvaluationWorkflow:
 
     async def _keep(self, trial: Trial) -> None:
         video, video_error = await self._video(trial)
-        record = trial.record(video=video, video_error=video_error)
-        self._records[trial.seed] = record
-        self._predict_s += trial.predict_s
-        self._group_sizes += trial.group_sizes
-        self.on_episode(record)
+        played = trial.played(video=video, video_error=video_error)
+        record = await self.witness.ended(played)
+        self._played[trial.seed] = played.model_copy(update={"record": record})
 
     async def _video(self, trial: Trial) -> tuple[str | None, str | None]:
         """A video that cannot be written is told of; it changes no figure."""

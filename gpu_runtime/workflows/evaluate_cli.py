@@ -28,13 +28,26 @@ from gpu_runtime.models.backbones.base import Backbone
 from gpu_runtime.models.errors import ModelError
 from gpu_runtime.models.manifest import read_manifest
 from gpu_runtime.training.clock import DeviceClock
-from gpu_runtime.workflows.evaluate import EvaluationRefused, EvaluationWorkflow, Payer, plan
+from gpu_runtime.workflows.evaluate import EvaluationWorkflow, Payer
+from gpu_runtime.workflows.evaluation_plan import EvaluationRefused, plan
 from gpu_runtime.workflows.evaluation_protocol import SEED_MAX
-from gpu_runtime.workflows.evaluation_result import EvaluationResult
+from gpu_runtime.workflows.evaluation_result import EpisodeRecord, EvaluationResult
 from gpu_runtime.workflows.evaluation_videos import VideoShelf
+from gpu_runtime.workflows.evaluation_witness import Played, Unheard
 
 SIMULATOR_MISSING = 3
 _PAYER = Payer(tenant_id="local", job_id="evaluate", slot_id="adapter")  # nobody is billed: one user, one process
+
+
+class _Ticking(Unheard):
+    """Shows how far it has come."""
+
+    def __init__(self, progress: Progress) -> None:
+        self._progress = progress
+
+    async def ended(self, played: Played) -> EpisodeRecord:
+        self._progress.tick()
+        return played.record
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -90,7 +103,7 @@ async def evaluate_adapter(options: argparse.Namespace) -> EvaluationResult:
         pool=pool,
         parallel=options.parallel,
         shelf=None if options.videos is None else VideoShelf(options.videos, options.videos_per_outcome),
-        on_episode=lambda record: progress.tick(),
+        witness=_Ticking(progress),
     )
     try:
         result = await _beside(service, workflow)

@@ -23,7 +23,8 @@ _SIMULATORS = {
 
 
 class EvaluationProtocol(Message):
-    """``seeds`` decide the initial states, one planned episode each; sizes in pixels.
+    """``seeds`` decide the initial states, one planned episode each; sizes in pixels. ``control_mode``: None for the
+    task's usual one.
 
     Cameras are rendered at ``render_size`` and resized to ``image_size`` as in training. ``max_steps``: None for the
     environment's own limit, which bounds a larger number too. ``executed_steps`` of every predicted chunk are taken
@@ -33,6 +34,7 @@ class EvaluationProtocol(Message):
 
     environment: str
     state: StateKind
+    control_mode: str | None
     cameras: tuple[str, ...]
     render_size: int
     image_size: int

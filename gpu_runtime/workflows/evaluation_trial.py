@@ -1,14 +1,16 @@
 """One planned episode while it is played: what has happened so far, and its record at the end."""
 
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
-from gpu_runtime.batching.feature import VLAFeature
+import numpy as np
+
 from gpu_runtime.environments.results import ChunkResult, Reset
 from gpu_runtime.workflows.evaluation_result import Cause, EpisodeRecord, Latency
 from gpu_runtime.workflows.evaluation_videos import Film
+from gpu_runtime.workflows.evaluation_witness import Played
 
 _LAST_PICTURE_STEPS = 10
 
@@ -19,6 +21,8 @@ class Trial:
 
     seed: int
     film: Film | None
+    unbilled: str | None = None  # why its tenant does not pay
+    instruction: str | None = None
     initial_state: str | None = None
     cause: Cause | None = None  # None while it goes on
     error: str | None = None
@@ -47,10 +51,11 @@ class Trial:
         yield
         self.predict_s.append(time.perf_counter() - started_s)
 
-    def add(self, result: ChunkResult, seen: VLAFeature) -> None:
-        """One more chunk was executed; ``seen`` is what it was decided on."""
+    def add(self, result: ChunkResult, instruction: str, seen: Sequence[np.ndarray]) -> None:
+        """One more chunk was executed; ``seen`` are the pictures of when it was decided."""
+        self.instruction = instruction
         if self.film is not None:
-            self.film.add(seen, step=self.steps, shown=result.executed)
+            self.film.add(instruction, seen, step=self.steps, shown=result.executed)
         self.steps += result.executed
         self.reward_sum += float(result.rewards_C.sum())
         self.success_once, self.success_at_end = result.success_once, result.success
@@ -65,10 +70,11 @@ class Trial:
         self.cause, self.error = Cause.ERROR, f"{code}: {error}" if isinstance(code, str) else str(error)
         self.success_once = self.success_at_end = False
 
-    def end(self, seen: VLAFeature) -> None:
+    def end(self, instruction: str, seen: Sequence[np.ndarray]) -> None:
         """The last picture, which nobody acts upon any more."""
+        self.instruction = instruction
         if self.film is not None:
-            self.film.add(seen, step=self.steps, shown=_LAST_PICTURE_STEPS)
+            self.film.add(instruction, seen, step=self.steps, shown=_LAST_PICTURE_STEPS)
 
     @property
     def outcome(self) -> str:
@@ -77,9 +83,10 @@ class Trial:
             return str(self.cause)
         return "success" if self.success_once else "fail"
 
-    def record(self, *, video: str | None, video_error: str | None) -> EpisodeRecord:
+    def played(self, *, video: str | None, video_error: str | None) -> Played:
+        """What is left of it once it has ended."""
         assert self.cause is not None
-        return EpisodeRecord(
+        record = EpisodeRecord(
             seed=self.seed,
             initial_state=self.initial_state,
             cause=self.cause,
@@ -91,4 +98,11 @@ class Trial:
             error=self.error,
             video=video,
             video_error=video_error,
+        )
+        return Played(
+            record=record,
+            outcome=self.outcome,
+            instruction=self.instruction,
+            predict_s=tuple(self.predict_s),
+            group_sizes=tuple(self.group_sizes),
         )

@@ -5,44 +5,58 @@ Shapes: H height, W width in pixels.
 
 import re
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 from PIL import Image, ImageDraw, ImageFont
 
-from gpu_runtime.batching.feature import VLAFeature
 from gpu_runtime.data.recording.video import VideoFile
 from gpu_runtime.protocol.schema import Camera
 
+FILM_PIXELS = 128  # of views that are drawn for the film only
+UNSEEN = "(the policy saw no picture)"
 _VIEW_PIXELS = 224  # smaller views are enlarged by whole factors: every pixel stays visible
 _FONT_PIXELS, _LINE_PIXELS, _MARGIN = 12, 16, 4
 _PAPER, _INK = (16, 16, 16), (235, 235, 235)
 
 
+class _Shot(NamedTuple):
+    instruction: str
+    seen: tuple[np.ndarray, ...]
+    step: int
+    shown: int  # steps
+
+
 @dataclass(slots=True)
 class Film:
-    """What a policy saw at its decisions; each picture is shown for as many steps as it was acted upon."""
+    """What a policy saw at its decisions; each picture is shown for as many steps as it was acted upon.
+
+    ``unseen``: the pictures are for those who watch, the policy acted without them.
+    """
 
     seed: int
-    _shots: list[tuple[VLAFeature, int, int]] = field(default_factory=list)  # what was seen, step, steps shown
+    unseen: bool = False
+    _shots: list[_Shot] = field(default_factory=list)
 
-    def add(self, seen: VLAFeature, *, step: int, shown: int) -> None:
+    def add(self, instruction: str, seen: Sequence[np.ndarray], *, step: int, shown: int) -> None:
         """``step`` counts those taken before."""
-        self._shots.append((seen, step, shown))
+        self._shots.append(_Shot(instruction, tuple(seen), step, shown))
 
     def write(self, path: Path, *, hz: float, outcome: str) -> None:
         """In real time at the control rate. ``outcome`` is drawn onto the last picture. Raises OSError, ValueError."""
         video: VideoFile | None = None
         try:
-            for index, (seen, step, shown) in enumerate(self._shots):
+            for index, shot in enumerate(self._shots):
                 ending = f"  {outcome}" if index == len(self._shots) - 1 else ""
-                picture = draw(seen.images, (seen.instruction, f"seed {self.seed}  step {step}{ending}"))
+                lines = [shot.instruction, f"seed {self.seed}  step {shot.step}{ending}"]
+                picture = draw(shot.seen, [*lines, UNSEEN] if self.unseen else lines)
                 if video is None:
                     height, width = picture.shape[:2]
                     video = VideoFile(path, Camera(key="views", height=height, width=width), max(1, round(hz)))
-                for _ in range(shown):
+                for _ in range(shot.shown):
                     video.add(picture)
         except BaseException:
             if video is not None:
@@ -56,9 +70,10 @@ class Film:
 class VideoShelf:
     """Keeps the first ``per_outcome`` episodes of each outcome to end."""
 
-    def __init__(self, folder: Path, per_outcome: int) -> None:
+    def __init__(self, folder: Path, per_outcome: int, kept: Iterable[str] = ()) -> None:
+        """``kept``: outcomes of the films there are already."""
         self._folder, self._per_outcome = folder, per_outcome
-        self._kept: Counter[str] = Counter()
+        self._kept = Counter(kept)
 
     def place(self, environment: str, seed: int, outcome: str) -> Path | None:
         """Where this episode's video belongs; None if there are enough of its outcome."""

@@ -17,14 +17,16 @@ from gpu_runtime.models.policy import Policy
 from gpu_runtime.protocol.schema import Camera, DatasetSchema
 
 
-def kind_for(policy: Policy, env_id: str, state: StateKind) -> EnvironmentKind:
+def kind_for(policy: Policy, env_id: str, state: StateKind, control_mode: str | None = None) -> EnvironmentKind:
     """The environment with the policy's cameras, drawn as large as its data were. Raises SchemaMismatch."""
     names = []
     for view in policy.views:
         if not view.key.startswith(IMAGE_PREFIX):
             raise SchemaMismatch(f"cameras: the policy sees {view.key!r}; environments offer {IMAGE_PREFIX}NAME only")
         names.append(view.key.removeprefix(IMAGE_PREFIX))
-    return EnvironmentKind(env_id=env_id, cameras=tuple(names), size=_render_size(policy), state=state)
+    return EnvironmentKind(
+        env_id=env_id, cameras=tuple(names), size=_render_size(policy), state=state, control_mode=control_mode
+    )
 
 
 def _cameras(policy: Policy) -> tuple[Camera, ...]:
@@ -51,6 +53,8 @@ class PolicyFit:
     def of(cls, policy: Policy, environment: DatasetSchema) -> "PolicyFit":
         """Compare all that must agree; a refusal names both sides. Raises SchemaMismatch."""
         seen = policy.schema.model_copy(update={"cameras": _cameras(policy)})
+        if not policy.views:  # what is drawn for those who watch concerns it as little
+            environment = environment.model_copy(update={"cameras": ()})
         if not policy.state_dim:  # it was trained without the state: any will do
             seen = seen.model_copy(update={"state": environment.state})
         return cls(policy=policy, to_environment=adapter_between(seen, environment))
@@ -79,10 +83,13 @@ class PolicyFit:
         """What the base is shown: the policy's views in its order and size, its own words if it has any."""
         selection = self.policy.spec.dataset
         return VLAFeature(
-            images=tuple(fit_image(image, size=selection.image_size) for image in observation.images),
+            images=tuple(fit_image(image, size=selection.image_size) for image in self._pictures(observation)),
             instruction=selection.instruction or observation.instruction,
             query_tokens=self.policy.query_tokens,
         )
+
+    def _pictures(self, observation: Observation) -> tuple[np.ndarray, ...]:
+        return observation.images if self.policy.views else ()
 
     def state(self, observation: Observation) -> np.ndarray | None:
         """Float32 [1, S]; None for a policy without a state."""

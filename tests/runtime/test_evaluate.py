@@ -22,7 +22,8 @@ from gpu_runtime.inference.service import InferenceService
 from gpu_runtime.models.slots import Slot
 from gpu_runtime.protocol.schema import ActionRepresentation, Camera, Gripper, GripperConvention, VectorFeature
 from gpu_runtime.scheduler.inference_queue import InferenceLimits
-from gpu_runtime.workflows.evaluate import EvaluationRefused, EvaluationWorkflow, Payer, plan
+from gpu_runtime.workflows.evaluate import EvaluationWorkflow, Payer
+from gpu_runtime.workflows.evaluation_plan import EvaluationRefused, plan
 from gpu_runtime.workflows.evaluation_protocol import EvaluationProtocol
 from gpu_runtime.workflows.evaluation_result import Cause, EpisodeRecord, EvaluationResult
 from gpu_runtime.workflows.evaluation_videos import VideoShelf, draw
@@ -263,7 +264,7 @@ async def test_a_policy_without_finite_actions_fails_every_episode_by_name(demon
 
 async def test_a_full_queue_delays_an_episode_and_fails_none(trained: Slot, demonstrated: Demonstrated) -> None:
     settings = {"limits": InferenceLimits(per_session=1, per_tenant=1, guaranteed_per_tenant=1), "wait_us": 20_000}
-    protocol = planned(trained, range(6))
+    protocol = planned(trained, range(60))  # enough that players meet, however far apart their environments started
     result = await evaluated(trained, demonstrated, protocol, parallel=3, service_settings=settings)
     assert result.errors == ()
     assert result.mean_group_size == 1

@@ -102,6 +102,7 @@ def changed(submit: SubmitJob, **changes) -> bytes:
         ({"spec__head__tap": "layer:99"}, "unknown_tap", "spec.head.tap", "layer:99"),
         ({"spec__head__colour": "red"}, "invalid", "spec.head.mlp.colour", "Extra inputs are not permitted"),
         ({"spec__dataset__cameras": ["top"]}, "camera_mismatch", "spec.dataset.cameras", "observation.images.view0"),
+        ({"spec__dataset__cameras": []}, "camera_mismatch", "spec.dataset.cameras", "reads images"),
         ({"spec__dataset__action_dim": 7}, "action_dim_mismatch", "spec.dataset.action_dim", "7: the dataset's act"),
         ({"spec__dataset__id": "foreign"}, "dataset_mismatch", "dataset.version_id", "'foreign'"),
         ({"dataset__storage_key": "../etc"}, "dataset_outside_root", "dataset.storage_key", "'../etc'"),
@@ -231,7 +232,10 @@ async def test_the_status_tells_bases_utilization_and_work(
     assert (status.accepting, status.reason, status.active_jobs) == (True, None, 1)
     assert [base.name for base in status.bases] == ["tiny-qwen3-vl"]
     assert status.bases[0].random_weights
-    (training,) = status.services
+    training, inference, environment = status.services
+    assert [service.service for service in status.services] == ["training", "inference", "environment"]
+    assert (inference.state, environment.state) == ("idle", "idle")
+    assert inference.busy_share == environment.busy_share == 0
     assert 0 < training.busy_share <= 1
     assert training.group_size_mean == 1
     answer = await http.post("/v1/jobs/job/1/cancel")

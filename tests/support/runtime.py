@@ -5,7 +5,7 @@ import os
 import subprocess
 import sys
 import time
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -13,6 +13,7 @@ from typing import Any
 
 import httpx
 
+from gpu_runtime.environments.registry import FAMILIES
 from gpu_runtime.placement.local import load_bases
 from gpu_runtime.placement.roles import LocalRuntime
 from gpu_runtime.protocol.messages import (
@@ -88,10 +89,12 @@ def shared_bases(config: RuntimeConfig) -> dict[str, Any]:
 
 
 @asynccontextmanager
-async def running(config: RuntimeConfig, bases: dict[str, Any] | None = None) -> AsyncIterator[LocalRuntime]:
+async def running(
+    config: RuntimeConfig, bases: dict[str, Any] | None = None, families: Mapping[str, str] = FAMILIES
+) -> AsyncIterator[LocalRuntime]:
     """A runtime at work in this event loop, stopped in good order at the end."""
     config.state.mkdir(parents=True, exist_ok=True)
-    runtime = LocalRuntime(config, bases or shared_bases(config))
+    runtime = LocalRuntime(config, bases or shared_bases(config), families=families)
     work = asyncio.create_task(runtime.work())
     try:
         yield runtime
