@@ -12,6 +12,9 @@ FAMILIES: Mapping[str, str] = {
     "gym_pusht": "gpu_runtime.environments.pusht",
     "gymnasium": "gpu_runtime.environments.gymnasium",
     "joynexus": "gpu_runtime.environments.reach",
+    **dict.fromkeys(
+        ("libero_spatial", "libero_object", "libero_goal", "libero_10", "libero_90"), "gpu_runtime.environments.libero"
+    ),
 }
 
 

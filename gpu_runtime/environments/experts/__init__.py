@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping
 import numpy as np
 
 from gpu_runtime.environments.errors import NoExpert
-from gpu_runtime.environments.experts import fetch_reach, pick_cube, push_cube, push_t, reach
+from gpu_runtime.environments.experts import fetch_reach, libero_bowl, pick_cube, push_cube, push_t, reach
 
 Expert = Callable[[Mapping[str, np.ndarray]], np.ndarray]  # Environment.privileged() -> action float32 [A]
 
@@ -20,6 +20,7 @@ EXPERTS: Mapping[str, Expert] = {
     "joynexus/Reach-v0": reach.act,
     "gymnasium/FetchReach-v4": fetch_reach.act,
     "gymnasium/FetchReachDense-v4": fetch_reach.act,
+    "libero_spatial/0": libero_bowl.act,
 }
 
 
