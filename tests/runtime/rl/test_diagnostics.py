@@ -127,7 +127,11 @@ def test_a_single_advantage_is_left_as_it_is():
         (GaeConfig, {"gamma": 1.5}, "gamma = 1.5 is not allowed; expected a finite number at least 0 and at most 1"),
         (GaeConfig, {"gamma": math.nan}, "gamma = nan"),
         (GaeConfig, {"gae_lambda": True}, "gae_lambda = True"),
-        (GaeConfig, {"bootstrap": "sometimes"}, "bootstrap = 'sometimes' is not allowed; expected one of standard, always, never"),
+        (
+            GaeConfig,
+            {"bootstrap": "sometimes"},
+            "bootstrap = 'sometimes' is not allowed; expected one of standard, always, never",
+        ),
         (PpoConfig, {"clip_low": 0}, "clip_low = 0 "),
         (PpoConfig, {"clip_high": "0.2"}, "clip_high = '0.2'"),
         (PpoConfig, {"dual_clip": 1.0}, "dual_clip = 1.0 is not allowed; expected a finite number above 1"),
