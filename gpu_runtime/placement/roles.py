@@ -155,7 +155,7 @@ class LocalRuntime:
         )
         self.training = TrainingService(
             queue=self.queue,
-            step=DeviceStep(self.partitions, DeviceClock(self._device)),
+            step=DeviceStep(self.partitions, DeviceClock(self._device), self.handles),
             durability=self.durability,
             checkpoints=self.checkpoints,
             lease_ttl_us=config.lease_ttl_ms * 1000,

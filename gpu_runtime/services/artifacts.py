@@ -10,10 +10,10 @@ from uuid import uuid4
 
 from gpu_runtime.models.export import Provenance, export_adapter
 from gpu_runtime.models.folders import sha256
-from gpu_runtime.models.probe import Probe, probe_frames, run_probe
+from gpu_runtime.models.probe import Probe
 from gpu_runtime.protocol.messages import ArtifactFile, ArtifactPublished
 from gpu_runtime.store.files import sweep_unfinished, sync_folder, write_atomic
-from gpu_runtime.workflows.sft import SftWorkflow
+from gpu_runtime.training.mounted import MountedJob
 
 MEDIA_TYPES: Mapping[str, str] = {
     ".zip": "application/zip",
@@ -83,16 +83,9 @@ class Artifacts:
         """Archive a folder as it is, subfolders included; ``source`` stays. Raises OSError."""
         return _published(_zip(source, self._root / f"{facts.artifact_id}.zip"), facts)
 
-    @staticmethod
-    def probe(workflow: SftWorkflow) -> Probe:
-        """The live policy's actions on episode 0, which ``act`` runs unless told otherwise. Uses the device."""
-        plan, job = workflow.plan, workflow.job
-        frames = probe_frames(plan.lengths[0])
-        return run_probe(job.slot.policy, job.backbone, workflow.source, episode=0, frames=frames)
-
-    def publish(self, workflow: SftWorkflow, provenance: Provenance, probe: Probe) -> ArtifactPublished:
-        """Export the policy of a finished job. Repeating it after a crash replaces what was there."""
-        job, slot = workflow.job, workflow.job.slot
+    def publish_adapter(self, job: MountedJob, name: str, provenance: Provenance, probe: Probe) -> ArtifactPublished:
+        """Export the policy of a finished job."""
+        slot = job.slot
         artifact_id = f"{job.job_id}-{job.attempt}-v{slot.policy_version}"
         folder = self._root / artifact_id
         manifest = export_adapter(slot, folder, backbone=job.backbone, provenance=provenance, probe=probe)
@@ -100,7 +93,7 @@ class Artifacts:
         return ArtifactPublished(
             artifact_id=artifact_id,
             kind="adapter",
-            name=workflow.spec.name,
+            name=name,
             policy_version=slot.policy_version,
             bytes=archive.stat().st_size,
             sha256=sha256(archive),

@@ -6,6 +6,8 @@ from gpu_runtime.protocol.messages import SubmitJob
 from gpu_runtime.services.evaluation_workload import mount_evaluation
 from gpu_runtime.services.job_folder import forget_job_folder
 from gpu_runtime.services.parts import RuntimeParts
+from gpu_runtime.services.rl_workload import mount_rl
+from gpu_runtime.services.rollout_workload import mount_rollout
 from gpu_runtime.services.sft_workload import mount_sft
 from gpu_runtime.services.workload import Workload
 
@@ -14,7 +16,9 @@ Mount = Callable[[SubmitJob, RuntimeParts, bool], Workload]
 
 MOUNTS: Mapping[str, Mount] = {
     "sft": mount_sft,
+    "rl": mount_rl,
     "evaluation": mount_evaluation,
+    "rollout": mount_rollout,
 }
 
 

@@ -35,7 +35,9 @@ def admit_policy_job(
     else:
         _check_environment(spec.environment, "spec.environment.id", families)
     if isinstance(spec, RlJobSpec):
-        _check_seats(spec.collection.seats, config)
+        _check_seats(spec.collection.seats, "spec.collection.seats", config)
+    elif isinstance(spec, RolloutJobSpec):
+        _check_seats(spec.parallel, "spec.parallel", config)
 
 
 def _check_environment(environment: EnvironmentSpec, field: str, families: Mapping[str, str]) -> None:
@@ -46,9 +48,10 @@ def _check_environment(environment: EnvironmentSpec, field: str, families: Mappi
         raise InvalidSubmit("unknown_environment", message, field)
 
 
-def _check_seats(seats: int, config: RuntimeConfig) -> None:
+def _check_seats(seats: int, field: str, config: RuntimeConfig) -> None:
     """More than there will ever be would be waited for in vain."""
     allowed = min(config.env_seats_total, config.env_seats_per_tenant)
     if seats > allowed:
-        message = f"seats {seats}: a tenant can have at most {allowed} at once"
-        raise InvalidSubmit("too_many_seats", message, "spec.collection.seats")
+        name = field.rpartition(".")[2]
+        message = f"{name} {seats}: a tenant can have at most {allowed} environments at once"
+        raise InvalidSubmit("too_many_seats", message, field)

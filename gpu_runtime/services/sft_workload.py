@@ -50,7 +50,7 @@ class SftWorkload:
     async def publish(self) -> tuple[ArtifactPublished, ...]:
         """The adapter, once the last step is in the journal."""
         await self.mount.close()
-        return (await self.publisher.publish(self.submit, self.workflow),)
+        return (await self.publisher.publish_sft(self.submit, self.workflow),)
 
     async def close(self) -> None:
         await self.mount.close()

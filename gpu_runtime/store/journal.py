@@ -116,6 +116,18 @@ class Journal:
                     break
         return values
 
+    def metric(self, job_id: str, attempt: int, name: str, step: int) -> float | None:
+        """One metric of an attempt as it was last recorded at ``step`` or before; None when it never was."""
+        with self._read_lock:
+            rows = self._reader.execute(
+                "SELECT body FROM events WHERE job_id = ? AND attempt = ? ORDER BY seq DESC", (job_id, attempt)
+            )
+            for (body,) in rows:
+                event = unpack(body)
+                if event["type"] == "metrics" and event["step"] <= step and name in event["values"]:
+                    return float(event["values"][name])
+        return None
+
     def workload(self, job_id: str, attempt: int) -> WorkloadRow | None:
         """The row of one attempt, or None."""
         rows = self._workloads("WHERE job_id = ? AND attempt = ?", (job_id, attempt))
