@@ -32,10 +32,6 @@ class Meter(models.TextChoices):
     ENV_COMPUTE_US = "env.compute_us"  # microseconds inside simulators, added up over processes
 
 
-COMPUTE_METERS = (Meter.TRAIN_COMPUTE_US, Meter.PREDICT_COMPUTE_US, Meter.ENV_COMPUTE_US)
-"""Measured time, one meter per service: their sum is what the services' spans attribute."""
-
-
 class PriceVersion(AppendOnly):
     """The price of ``per`` units of a meter from ``valid_from`` on, until a later version takes over."""
 

@@ -10,7 +10,7 @@ from uuid import UUID
 from django.db.models import F, QuerySet, Sum
 from django.db.models.functions import TruncDate
 
-from tenants.billing.models import COMPUTE_METERS, PriceVersion, RatedUsage, UsageEvent
+from tenants.billing.models import Meter, PriceVersion, RatedUsage, UsageEvent
 from tenants.models import Tenant
 from tenants.scope import platform_scope, tenant_scope
 
@@ -115,14 +115,14 @@ def prices() -> QuerySet[PriceVersion]:
     return PriceVersion.objects.order_by("meter", "-valid_from")
 
 
-def metered_compute_us() -> dict[str, int]:
-    """Measured time of every service on the books, tenant id -> microseconds.
+def metered_us(meter: Meter) -> dict[str, int]:
+    """Measured time of one service on the books, tenant id -> microseconds.
 
     The other side is `jobs.DeviceSpan.shares`. Free work (``billable=False``) counts: it was measured, and is rated 0.
     """
     with platform_scope():
         rows = (
-            UsageEvent.objects.filter(meter__in=COMPUTE_METERS)
+            UsageEvent.objects.filter(meter=meter)
             .values("tenant_id")
             .annotate(total=Sum("quantity"))
             .order_by("tenant_id")

@@ -7,6 +7,7 @@ from jobs.models import DeviceSpan
 from jobs.selectors.money import reconcile_billing
 from tests.support.jobs import relay_all, start_job
 from tests.support.memory_runtime import InMemoryRuntime
+from tests.support.service_steps import tell_span, tell_usage
 from tests.support.story import Person
 
 pytestmark = pytest.mark.django_db
@@ -55,3 +56,24 @@ def test_a_span_that_does_not_add_up_is_named(alice: Person, runtime: InMemoryRu
     check = reconcile_billing()
     assert not check.ok
     assert len(check.unbalanced_spans) == 1
+
+
+def test_errors_of_two_services_that_cancel_are_found_all_the_same(alice: Person, runtime: InMemoryRuntime) -> None:
+    _, key = start_job(alice, runtime)
+    tell_usage(runtime, key, "a", {"train.compute_us": 70})
+    tell_span(runtime, "training", "a", {key: 60}, busy_us=60)
+    tell_usage(runtime, key, "b", {"predict.compute_us": 30})
+    tell_span(runtime, "inference", "b", {key: 40}, busy_us=40)
+    relay_all(runtime)
+    check = reconcile_billing()
+    tenant_id = str(alice.tenant.pk)
+    assert check.difference_us == {}
+    assert check.service_difference_us == {"training": {tenant_id: 10}, "inference": {tenant_id: -10}}
+    assert not check.ok
+
+
+def test_time_of_a_service_that_has_no_meter_is_found(alice: Person, runtime: InMemoryRuntime) -> None:
+    _, key = start_job(alice, runtime)
+    tell_span(runtime, "dreaming", "x", {key: 5}, busy_us=5)
+    relay_all(runtime)
+    assert reconcile_billing().service_difference_us == {"dreaming": {str(alice.tenant.pk): -5}}

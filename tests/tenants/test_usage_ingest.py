@@ -9,7 +9,7 @@ from django.db import connection
 
 from gpu_runtime.protocol.messages import UsageLine
 from tenants.billing import selectors
-from tenants.billing.models import PriceVersion, RatedUsage, UsageEvent
+from tenants.billing.models import Meter, PriceVersion, RatedUsage, UsageEvent
 from tenants.errors import ApplicationError
 from tenants.scope import platform_scope
 from tests.support.factories import TenantFactory, moment
@@ -125,7 +125,8 @@ def test_the_books_agree_with_themselves_and_with_measured_time(story: Story):
     ingest(story.alice.tenant, compute_us=300, billable=False, reason="redone_after_restart")
     ingest(story.charlie.tenant, compute_us=50)
     assert selectors.rating_check().unrated == 0
-    assert selectors.metered_compute_us() == {str(story.alice.tenant.pk): 1_000, str(story.charlie.tenant.pk): 50}
+    metered_us = {str(story.alice.tenant.pk): 1_000, str(story.charlie.tenant.pk): 50}
+    assert selectors.metered_us(Meter.TRAIN_COMPUTE_US) == metered_us
 
 
 def test_a_tenants_cost_covers_a_period_and_no_other_tenant(story: Story):
