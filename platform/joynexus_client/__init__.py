@@ -1,4 +1,4 @@
-"""Python client of JoyNexus: upload demonstrations, train a policy, fetch the adapter.
+"""Python client of JoyNexus: upload demonstrations, train policies, evaluate and improve them, fetch what comes of it.
 
     from joynexus_client import Client
 
@@ -13,15 +13,40 @@
             "training": {"steps": 500},
         })
         job = client.jobs.wait(job["id"], on_change=lambda job: print(job["state"], job["step"]))
-        for artifact in client.jobs.artifacts(job["id"]):
-            client.artifacts.download(artifact["id"], to="adapter.zip")
+        (adapter,) = client.jobs.artifacts(job["id"], kind="adapter")
+        client.artifacts.download(adapter["id"], to="adapter.zip")
+        trial = client.jobs.submit({
+            "kind": "evaluation",
+            "name": "push, 50 fresh seeds",
+            "policy": {"artifact": adapter["id"]},
+            "environments": [{"id": "PushCube-v1"}],
+        })
+        client.jobs.wait(trial["id"])
+        print(client.jobs.evaluation(trial["id"])["overall"])
+        for number, film in enumerate(client.jobs.artifacts(trial["id"], kind="video")):
+            client.artifacts.download(film["id"], to=f"{number}.mp4")
 
 Everything the server refuses is an `ApiError` with its code, its sentence and the refused fields. Requests are
 repeated when the connection or the server fails for a moment; what creates or spends carries one idempotency key
 over all repeats, so it happens once.
 """
 
-from joynexus_client.answers import Artifact, Event, EventPage, Job, MetricsPage, PolicyVersion, Series, Version
+from joynexus_client.answers import (
+    Artifact,
+    Episode,
+    EvaluationReport,
+    Event,
+    EventPage,
+    Job,
+    MetricsPage,
+    PolicyRef,
+    PolicyVersion,
+    Series,
+    SuccessRate,
+    SuiteResult,
+    TaskResult,
+    Version,
+)
 from joynexus_client.client import Client
 from joynexus_client.errors import (
     ApiError,
@@ -44,6 +69,8 @@ __all__ = [
     "Client",
     "Conflict",
     "Corrupted",
+    "Episode",
+    "EvaluationReport",
     "Event",
     "EventPage",
     "FieldProblem",
@@ -53,8 +80,12 @@ __all__ = [
     "JoyNexusError",
     "MetricsPage",
     "NotFound",
+    "PolicyRef",
     "PolicyVersion",
     "Series",
+    "SuccessRate",
+    "SuiteResult",
+    "TaskResult",
     "Timeout",
     "Unauthorized",
     "Unavailable",

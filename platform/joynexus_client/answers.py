@@ -1,10 +1,13 @@
 """The server's answers as typed dictionaries; the OpenAPI document at /api/v1/schema is the full account."""
 
-from typing import Any, TypedDict
+from typing import Any, Literal, TypedDict
+
+JobKind = Literal["sft", "rl", "evaluation", "rollout"]
+ArtifactKind = Literal["adapter", "checkpoint", "evaluation", "video", "dataset"]
 
 
 class Version(TypedDict):
-    """A dataset version; ``summary`` is set once it is ready."""
+    """A dataset version; ``summary`` is set once it is ready, ``recorded_from`` if a job made it."""
 
     id: str
     number: int
@@ -14,22 +17,38 @@ class Version(TypedDict):
     created_at: str
     dataset: str
     name: str
+    recorded_from: str | None
     report: dict[str, Any] | None
     summary: dict[str, Any] | None
 
 
+class PolicyRef(TypedDict):
+    """The adapter a job starts from, and the job that trained it."""
+
+    artifact_id: str
+    name: str
+    policy_version: int
+    job_id: str
+    job_name: str
+
+
 class Job(TypedDict):
-    """A job. Lists leave out ``spec``, ``cost``, ``compute_share`` and ``attempts``."""
+    """A job: on demonstrations (``dataset``), or from a policy (``policy``) in ``environments``.
+
+    Lists leave out ``spec``, ``cost``, ``compute_share``, ``attempts`` and ``recorded`` (dataset versions it made).
+    """
 
     id: str
-    kind: str
+    kind: JobKind
     name: str
     state: str
     reason: str
     message: str
     base_model: str
     head: str
-    dataset: dict[str, Any]
+    dataset: dict[str, Any] | None
+    policy: PolicyRef | None
+    environments: list[str]
     attempt: int
     step: int
     total_steps: int
@@ -41,6 +60,7 @@ class Job(TypedDict):
     cost: dict[str, Any]
     compute_share: float | None
     attempts: list[dict[str, Any]]
+    recorded: list[dict[str, Any]]
 
 
 class Event(TypedDict):
@@ -81,8 +101,12 @@ class MetricsPage(TypedDict):
 
 
 class Artifact(TypedDict):
+    """A published file; ``manifest`` is the adapter's, or the report, film or recording in short."""
+
     id: str
-    kind: str
+    job: str
+    kind: ArtifactKind
+    media_type: str
     name: str
     attempt: int
     policy_version: int
@@ -101,3 +125,60 @@ class PolicyVersion(TypedDict):
     checkpoint: str
     sha256: str
     created_at: str
+
+
+class SuccessRate(TypedDict):
+    """Successes of counted episodes with the Wilson 95 % interval; None where there was no episode to judge by."""
+
+    successes: int
+    episodes: int
+    rate: float | None
+    low: float | None
+    high: float | None
+
+
+Episode = TypedDict(
+    "Episode",
+    {
+        "seed": int,
+        "initial_state": str | None,
+        "cause": str,  # success, max_steps, terminated, error or solved_at_reset
+        "success_once": bool,
+        "success_at_end": bool,
+        "steps": int,
+        "return": float,
+        "error": str | None,
+        "video": str | None,
+    },
+)
+
+
+class TaskResult(TypedDict):
+    """One task: what was planned, what counted (less what was solved at reset), and each episode."""
+
+    protocol: dict[str, Any]
+    protocol_hash: str
+    planned: int
+    counted: int
+    success_once: SuccessRate
+    success_at_end: SuccessRate
+    mean_return: float | None
+    mean_steps: float | None
+    episodes: list[Episode]
+
+
+class SuiteResult(TypedDict):
+    suite: str
+    planned: int
+    counted: int
+    success_once: SuccessRate
+    success_at_end: SuccessRate
+
+
+class EvaluationReport(TypedDict):
+    """Success of one policy. An episode that ended with an error counts as a failure."""
+
+    tasks: list[TaskResult]
+    suites: list[SuiteResult]
+    overall: dict[str, Any]
+    protocol_hashes: list[str]

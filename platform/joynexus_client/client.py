@@ -7,8 +7,9 @@ from typing import Any
 
 import httpx
 
+from joynexus_client.artifacts import Artifacts
 from joynexus_client.datasets import Datasets
-from joynexus_client.jobs import Artifacts, Jobs
+from joynexus_client.jobs import Jobs
 from joynexus_client.transport import Transport
 
 

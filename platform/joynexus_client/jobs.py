@@ -1,18 +1,27 @@
 """Jobs: submit, watch, cancel; and what they published."""
 
-import hashlib
-import os
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-from joynexus_client.answers import Artifact, Event, EventPage, Job, MetricsPage, PolicyVersion
-from joynexus_client.errors import Corrupted, Timeout
+from joynexus_client.answers import (
+    Artifact,
+    ArtifactKind,
+    EvaluationReport,
+    Event,
+    EventPage,
+    Job,
+    JobKind,
+    MetricsPage,
+    PolicyVersion,
+)
+from joynexus_client.errors import Timeout
 from joynexus_client.transport import Transport
 
 ENDED = frozenset({"succeeded", "failed", "cancelled"})
 _WAIT_S = 15.0
+_POLL_S = 0.5
 
 
 class Jobs:
@@ -22,7 +31,7 @@ class Jobs:
         self._transport = transport
 
     def submit(self, spec: dict[str, Any], *, idempotency_key: str | None = None) -> Job:
-        """Queue a job. Give your own ``idempotency_key`` if the program itself may be started twice.
+        """Queue a job of any kind. Give your own ``idempotency_key`` if the program itself may be started twice.
 
         Raises Invalid, whose ``problems`` name each refused field and what is allowed.
         """
@@ -33,7 +42,7 @@ class Jobs:
         job: Job = self._transport.get(f"/api/v1/jobs/{job_id}")
         return job
 
-    def list(self, *, state: str | None = None, kind: str | None = None, q: str | None = None) -> Iterator[Job]:
+    def list(self, *, state: str | None = None, kind: JobKind | None = None, q: str | None = None) -> Iterator[Job]:
         """Newest first, page by page as you read."""
         return self._transport.pages("/api/v1/jobs", state=state, kind=kind, q=q, limit=200)
 
@@ -99,35 +108,38 @@ class Jobs:
                 raise Timeout(f"job {job_id} is still {job['state']} after {timeout_s:g} s")
             after = self.events(job_id, after=after, wait_s=min(left_s, _WAIT_S))["seq"]
 
-    def artifacts(self, job_id: str) -> tuple[Artifact, ...]:
+    def wait_recorded(self, job_id: str, *, timeout_s: float = 600.0) -> str:
+        """Wait until a rollout job's episodes are a dataset version and return its id; `datasets.wait_ready` goes on.
+
+        Raises Timeout; the job's log tells what hinders it.
+        """
+        deadline_s = time.monotonic() + timeout_s
+        while True:
+            recorded = self.get(job_id)["recorded"]
+            if recorded:
+                return str(recorded[0]["version_id"])
+            if time.monotonic() >= deadline_s:
+                raise Timeout(f"job {job_id} has made no dataset version after {timeout_s:g} s")
+            self._transport.pause(_POLL_S)
+
+    def artifacts(self, job_id: str, *, kind: ArtifactKind | None = None) -> tuple[Artifact, ...]:
         """What the job published, newest first."""
-        return tuple(self._transport.pages(f"/api/v1/jobs/{job_id}/artifacts"))
+        return tuple(self._transport.pages(f"/api/v1/jobs/{job_id}/artifacts", kind=kind, limit=200))
+
+    def evaluation(self, job_id: str) -> EvaluationReport:
+        """The full report of an evaluation job. Raises Conflict until there is one."""
+        report: EvaluationReport = self._transport.get(f"/api/v1/jobs/{job_id}/evaluation")
+        return report
+
+    def episodes_csv(self, job_id: str, to: Path | str) -> Path:
+        """Save the episodes of an evaluation as a table, one row each."""
+        return self._transport.save(f"/api/v1/jobs/{job_id}/evaluation", Path(to), accept="text/csv")
+
+    def metrics_csv(self, job_id: str, to: Path | str, *, series: tuple[str, ...] = ()) -> Path:
+        """Save every metric point as a table; nothing is decimated."""
+        names = ",".join(series) or None
+        return self._transport.save(f"/api/v1/jobs/{job_id}/metrics", Path(to), accept="text/csv", series=names)
 
     def policy_versions(self, job_id: str) -> tuple[PolicyVersion, ...]:
         """Durable policy versions, newest first."""
         return tuple(self._transport.pages(f"/api/v1/jobs/{job_id}/policy-versions"))
-
-
-class Artifacts:
-    """`client.artifacts`."""
-
-    def __init__(self, transport: Transport) -> None:
-        self._transport = transport
-
-    def download(self, artifact_id: str, to: Path | str) -> Path:
-        """Save the zip as ``to``: whole and with the promised SHA-256, or not at all. Raises Corrupted."""
-        target = Path(to)
-        draft = target.with_name(f"{target.name}.{os.getpid()}.part")
-        digest = hashlib.sha256()
-        try:
-            with self._transport.stream(f"/api/v1/artifacts/{artifact_id}/download") as response:
-                promised = response.headers["X-Checksum-SHA256"]
-                with draft.open("wb") as out:
-                    for chunk in response.iter_bytes():
-                        digest.update(chunk)
-                        out.write(chunk)
-            if digest.hexdigest() != promised:
-                raise Corrupted(f"artifact {artifact_id}: SHA-256 {digest.hexdigest()}, promised {promised}")
-            return draft.replace(target)
-        finally:
-            draft.unlink(missing_ok=True)

@@ -1,9 +1,11 @@
 """HTTP with repeats. A repeat is the same request: same key, same body."""
 
+import os
 import time
 import uuid
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 import httpx
@@ -38,6 +40,9 @@ class Transport:
     def close(self) -> None:
         self._http.close()
 
+    def pause(self, seconds: float) -> None:
+        self._sleep(seconds)
+
     def get(self, path: str, *, wait_s: float = 0.0, **params: Any) -> Any:
         """A JSON answer. ``wait_s`` of a long poll is added to the time limit."""
         query = {name: value for name, value in params.items() if value is not None}
@@ -68,11 +73,23 @@ class Transport:
                 return
             page = self.get(page["next"])
 
-    @contextmanager
-    def stream(self, path: str) -> Iterator[httpx.Response]:
-        """An open download."""
+    def save(self, path: str, to: Path, *, accept: str, **params: Any) -> Path:
+        """An answer as a file: whole or not at all."""
+        draft = to.with_name(f"{to.name}.{os.getpid()}.part")
         try:
-            with self._http.stream("GET", path, headers={"Accept": "*/*"}) as response:
+            with self.stream(path, accept=accept, **params) as response, draft.open("wb") as out:
+                for chunk in response.iter_bytes():
+                    out.write(chunk)
+            return draft.replace(to)
+        finally:
+            draft.unlink(missing_ok=True)
+
+    @contextmanager
+    def stream(self, path: str, *, accept: str = "*/*", **params: Any) -> Iterator[httpx.Response]:
+        """An open download."""
+        query = {name: value for name, value in params.items() if value is not None}
+        try:
+            with self._http.stream("GET", path, headers={"Accept": accept}, params=query) as response:
                 if not response.is_success:
                     response.read()
                     raise api_error(response.status_code, _body(response))
