@@ -22,7 +22,7 @@ GOOD = TenantFigures(
     name="Lab",
     environment="PushCube-v1",
     head="mlp",
-    algorithm="ppo",
+    algorithm="sft",
     must_improve=True,
     samples=160,
     loss_first=1.0,
@@ -99,6 +99,13 @@ def test_a_good_demo_has_no_failure_and_every_key_of_its_summary():
 def test_each_figure_that_does_not_hold_is_named(change: dict, words: str):
     (failure,) = summary(dataclasses.replace(GOOD, **change)).failures()
     assert words in failure
+
+
+def test_the_weak_start_of_reinforcement_learning_must_only_have_learned_something():
+    weak = dataclasses.replace(GOOD, algorithm="ppo", loss_last=0.99)
+    assert summary(weak).failures() == []
+    (failure,) = summary(dataclasses.replace(weak, loss_last=1.0)).failures()
+    assert "loss fell only" in failure
 
 
 def test_success_need_not_rise_where_the_recipe_does_not_promise_it():
