@@ -88,8 +88,10 @@ class RlWorkflow:
         finally:
             for task in tasks:
                 task.cancel()
-            ends = await asyncio.gather(*tasks, return_exceptions=True)
-            self.service.policies.close(self.job.tenant_id, self.job.key)
+            try:
+                ends = await asyncio.gather(*tasks, return_exceptions=True)
+            finally:
+                self.service.policies.close(self.job.tenant_id, self.job.key)
         self._raise_first(ends)
 
     def stop(self, reason: str) -> None:

@@ -1,10 +1,7 @@
 """Batches of experience for one reinforcement-learning job: the rollout stage of its loop."""
 
 import time
-from collections.abc import Sequence
 from dataclasses import dataclass, field
-
-import numpy as np
 
 from gpu_runtime.environments.pool import EnvironmentPool
 from gpu_runtime.environments.seat_desk import SeatDesk
@@ -70,7 +67,7 @@ class BatchPlayer:
                 self.rollouts.give_back(leave)
             self.env_steps, self.lost = self.env_steps + tour.env_steps, self.lost + tour.lost
             await herald.close()
-        return self._batch(tour, step, wall_s=time.monotonic() - started_s)
+        return self._batch(tour, wall_s=time.monotonic() - started_s)
 
     def _tour(self, step: int, *, seats: int, unbilled: str | None) -> Tour:
         job = self.job
@@ -95,7 +92,7 @@ class BatchPlayer:
             wants_final=self._wants_final,
         )
 
-    def _batch(self, tour: Tour, step: int, *, wall_s: float) -> PlayedBatch:
+    def _batch(self, tour: Tour, *, wall_s: float) -> PlayedBatch:
         """Shaped for training, members of a group together."""
         reward, chunk, told = self.spec.collection.reward, self.spec.executed_steps, self._told_progress
         ended = sorted(tour.ended, key=lambda playing: playing.planned.index)
@@ -107,7 +104,7 @@ class BatchPlayer:
             "dropped_stale": self.job.dropped_stale,
             "solved_at_reset": len(tour.solved),
         }
-        metrics = rollout_metrics(episodes) | _ages(episodes, step) | tour.actor.statistics.metrics()
+        metrics = rollout_metrics(episodes) | tour.actor.statistics.metrics()
         return PlayedBatch(
             episodes=episodes,
             metrics=metrics | {f"rollout/{name}": float(value) for name, value in totals.items()},
@@ -131,11 +128,3 @@ class BatchPlayer:
             processes=None if collection.processes is None else min(collection.processes, seats),
             rules=TryRules(steps_max=environment.max_steps),
         )
-
-
-def _ages(episodes: Sequence[Episode], step: int) -> dict[str, float]:
-    """Updates between a decision and the update that consumes it in its turn."""
-    ages = [step - 1 - decision.version for episode in episodes for decision in episode.decisions]
-    if not ages:
-        return {}
-    return {"rollout/staleness_mean": float(np.mean(ages)), "rollout/staleness_max": float(max(ages))}

@@ -2,7 +2,7 @@
 
 from collections import deque
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
 from gpu_runtime.environments.base import EnvironmentKind, StateKind
 from gpu_runtime.environments.errors import EnvironmentLost, LostReason
@@ -26,8 +26,7 @@ LOSSES_MAX = 3  # sessions in a row
 
 def environment_kind(policy: Policy, environment: EnvironmentSpec) -> EnvironmentKind:
     """The task as this policy sees it. Raises SchemaMismatch."""
-    kind = kind_for(policy, environment.id, StateKind(environment.state))
-    return replace(kind, control_mode=environment.control_mode)
+    return kind_for(policy, environment.id, StateKind(environment.state), environment.control_mode)
 
 
 @dataclass(slots=True, kw_only=True)
