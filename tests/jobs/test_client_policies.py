@@ -29,6 +29,7 @@ def submit(person: Person, runtime: InMemoryRuntime, kind: str) -> tuple[str, tu
     job = client_of(person).jobs.submit(make_policy_spec(kind, adapter))
     assert job["policy"] is not None
     assert job["policy"]["artifact_id"] == str(adapter.pk)
+    runtime.artifacts[adapter.runtime_key] = b"PK"
     job_dispatch(job["id"], runtime=runtime)
     return job["id"], (job["id"], 1)
 

@@ -4,10 +4,11 @@ import pytest
 
 from gpu_runtime.protocol.messages import MetricsRecorded, PolicyBinding
 from jobs.models import Artifact
+from jobs.services.dispatch import Dispatch, job_dispatch
 from tenants.scope import platform_scope
 from tests.support.jobs import points_of, relay_all, reread, start_job
 from tests.support.memory_runtime import InMemoryRuntime
-from tests.support.policy_jobs import make_adapter, start_policy_job
+from tests.support.policy_jobs import make_adapter, make_policy_job, start_policy_job
 from tests.support.service_steps import publish, succeed
 from tests.support.story import Person
 
@@ -72,3 +73,13 @@ def test_each_kind_of_file_is_kept_with_its_media_type(
     with platform_scope():
         row = Artifact.objects.get(job=job)
     assert (row.kind, row.media_type, row.manifest) == (kind, media_type, {"seed": 50_000})
+
+
+def test_a_policy_the_runtime_lost_fails_the_job_with_the_runtimes_words(
+    alice: Person, runtime: InMemoryRuntime
+) -> None:
+    job = make_policy_job(alice, "evaluation")
+    assert job_dispatch(job.pk, runtime=runtime) == Dispatch.FAILED
+    job = reread(job)
+    assert (job.state, job.reason) == ("failed", "policy_missing")
+    assert "no policy 'adapter-0' among the artifacts" in job.message

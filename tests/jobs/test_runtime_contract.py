@@ -2,23 +2,27 @@
 
 import dataclasses
 import os
+import random
 import subprocess
 import sys
 import time
 import uuid
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import httpx
 import pytest
+from pydantic import TypeAdapter
 
-from gpu_runtime.protocol.messages import DatasetBinding, SubmitJob, WorkloadState
+from gpu_runtime.protocol.job_specs import JobSpec
+from gpu_runtime.protocol.messages import DatasetBinding, PolicyBinding, SubmitJob, WorkloadState
 from gpu_runtime.protocol.schema import DatasetSummary
 from gpu_runtime.protocol.specs import SftJobSpec
 from jobs.runtime_client import HttpRuntimeClient, RuntimeClient, RuntimeRefused, RuntimeUnreachable
 from tests.support.factories import make_summary
 from tests.support.jobs import make_spec
 from tests.support.memory_runtime import InMemoryRuntime, gateway_transport
+from tests.support.policy_jobs import make_policy_spec
 
 TOKEN = "a token of the contract tests"
 REPOSITORY = Path(__file__).resolve().parents[2]
@@ -31,6 +35,7 @@ class Served:
 
     client: RuntimeClient
     storage_key: str
+    publish: Callable[[str, bytes], object]  # an mp4 file under a name
     url: str = ""
 
     def submit(self, job_id: str, attempt: int = 1, **fields: object) -> SubmitJob:
@@ -65,9 +70,13 @@ def gateway(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
     with (folder / "log").open("wb") as log:
         process = subprocess.Popen(argv, cwd=REPOSITORY, env=environment, stdout=log, stderr=log)
     client = HttpRuntimeClient(f"unix://{socket}", TOKEN)
+
+    def publish(artifact_id: str, content: bytes) -> None:
+        (folder / "state" / "artifacts" / f"{artifact_id}.mp4").write_bytes(content)
+
     try:
         _wait_until_up(client, process, folder / "log")
-        yield Served(client=client, storage_key="d1", url=f"unix://{socket}")
+        yield Served(client=client, storage_key="d1", publish=publish, url=f"unix://{socket}")
     finally:
         process.terminate()
         process.wait(20)
@@ -95,9 +104,10 @@ def served(request: pytest.FixtureRequest) -> Served:
         return request.getfixturevalue("gateway")
     runtime = InMemoryRuntime()
     if request.param == "memory":
-        return Served(client=runtime, storage_key="d1")
+        return Served(client=runtime, storage_key="d1", publish=runtime.artifacts.__setitem__)
     transport = gateway_transport(runtime, token=TOKEN)
-    return Served(client=HttpRuntimeClient("http://runtime", TOKEN, transport=transport), storage_key="d1")
+    client = HttpRuntimeClient("http://runtime", TOKEN, transport=transport)
+    return Served(client=client, storage_key="d1", publish=runtime.artifacts.__setitem__)
 
 
 def fresh_job(request: pytest.FixtureRequest) -> str:
@@ -195,6 +205,40 @@ def test_an_unknown_artifact_is_refused(served: Served) -> None:
     with pytest.raises(RuntimeRefused) as refused:
         served.client.artifact("no-such-artifact")
     assert refused.value.status == 404
+
+
+@pytest.mark.parametrize(
+    ("first", "last", "expected"), [(None, None, slice(None)), (0, 0, slice(1)), (500, 99_999, slice(500, 100_000))]
+)
+def test_a_published_file_is_handed_out_whole_or_in_part(
+    served: Served, first: int | None, last: int | None, expected: slice
+) -> None:
+    content = random.Random(1).randbytes(200_000)
+    served.publish("film-1", content)
+    stream = served.client.artifact("film-1", first=first, last=last)
+    assert b"".join(stream.chunks) == content[expected]
+    assert stream.is_part == (first is not None)
+    assert stream.size_bytes == len(content[expected])
+    stream.close()
+
+
+@pytest.mark.parametrize("kind", ["rl", "evaluation", "rollout"])
+def test_a_policy_the_runtime_does_not_have_is_a_fault_of_the_request(
+    served: Served, request: pytest.FixtureRequest, kind: str
+) -> None:
+    message = SubmitJob(
+        job_id=fresh_job(request),
+        attempt=1,
+        tenant_id="11111111-1111-4111-8111-111111111111",
+        spec=TypeAdapter(JobSpec).validate_python(make_policy_spec(kind, "adapter")),
+        policy=PolicyBinding(artifact_id="no-such-adapter", sha256="0" * 64, base_model="tiny-qwen3-vl"),
+    )
+    with pytest.raises(RuntimeRefused) as refused:
+        served.client.submit(message)
+    assert refused.value.code == "policy_missing"
+    assert refused.value.about_the_request
+    assert "'no-such-adapter'" in refused.value.message
+    assert served.client.job_status(message.job_id, 1) is None
 
 
 @pytest.mark.parametrize("where", [name for name in RUNTIMES if name != "memory"])

@@ -102,6 +102,9 @@ class InMemoryRuntime:
             raise self.refuse_submit
         if not self.accepting:
             raise RuntimeRefused(status=503, code=self.reason or "not_accepting", message="takes no new work")
+        if message.policy is not None and message.policy.artifact_id not in self.artifacts:
+            sentence = f"no policy {message.policy.artifact_id!r} among the artifacts of this runtime"
+            raise RuntimeRefused(status=422, code="policy_missing", message=sentence, field="policy.artifact_id")
         key = (message.job_id, message.attempt)
         with self._lock:
             if key in self.submitted and self.submitted[key] != message:

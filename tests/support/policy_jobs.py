@@ -90,5 +90,6 @@ def start_policy_job(
 ) -> tuple[Job, tuple[str, int]]:
     """One whose first attempt the runtime has accepted, and the attempt's key there."""
     job = make_policy_job(person, kind, **changes)
+    runtime.artifacts.setdefault(job.policy.runtime_key, b"PK")
     job_dispatch(job.pk, runtime=runtime)
     return reread(job), (str(job.pk), 1)
