@@ -39,7 +39,8 @@ class Line:
     counted: int
     once: Rate
     at_end: Rate
-    errors: tuple[tuple[int, str], ...] = ()  # (seed, what happened)
+    error_count: int = 0
+    errors: tuple[tuple[int, str], ...] = ()  # (seed, what happened), of a task
     solved_at_reset: int = 0
     distinct_starts: int | None = None
     mean_return: float | None = None
@@ -53,6 +54,11 @@ class Report:
     tasks: tuple[Line, ...]
     suites: tuple[Line, ...]
     overall: Line
+
+    @property
+    def errors(self) -> list[tuple[str, int, str]]:
+        """(task, seed, what happened)."""
+        return [(task.name, seed, message) for task in self.tasks for seed, message in task.errors]
 
 
 def read_report(manifest: Mapping[str, Any]) -> Report:
@@ -75,6 +81,7 @@ def _task(row: Mapping[str, Any]) -> Line:
         counted=int(row["counted"]),
         once=_rate(row["success_once"]),
         at_end=_rate(row["success_at_end"]),
+        error_count=len(row.get("errors", ())),
         errors=tuple((int(error["seed"]), str(error["message"])) for error in row.get("errors", ())),
         solved_at_reset=len(row.get("solved_at_reset", ())),
         distinct_starts=row.get("distinct_initial_states"),
@@ -92,6 +99,7 @@ def _total(row: Mapping[str, Any], name: str) -> Line:
         counted=int(row["counted"]),
         once=_rate(row["success_once"]),
         at_end=_rate(row["success_at_end"]),
+        error_count=int(row.get("errors", 0)),
     )
 
 
@@ -111,6 +119,7 @@ def _percent(share: float | None) -> float | None:
 
 _PROTOCOL_WORDS = {
     "state": "State vector",
+    "control_mode": "Control mode",
     "cameras": "Cameras",
     "render_size": "Rendered at",
     "image_size": "Seen at",

@@ -8,7 +8,7 @@ from django.urls import reverse
 from jobs.models import Artifact, Job
 
 KIND_WORDS = {"sft": "SFT", "rl": "RL", "evaluation": "Evaluation", "rollout": "Rollouts"}
-STEP_WORDS = {"sft": "steps", "rl": "policy versions", "evaluation": "episodes", "rollout": "episodes kept"}
+STEP_WORDS = {"sft": "steps", "rl": "versions", "evaluation": "episodes", "rollout": "kept episodes"}
 ALGORITHM_WORDS = {"ppo": "PPO", "decoupled_ppo": "Decoupled PPO", "grpo": "GRPO", "reinforce": "REINFORCE"}
 
 

@@ -12,7 +12,7 @@ from tenants.scope import tenant_scope
 
 _RATES = {
     "rl": ("rollout/success_once", "rollout/episodes"),
-    "evaluation": ("eval/success_rate", "eval/episodes"),
+    "evaluation": ("eval/success_rate", "eval/counted"),
     "rollout": ("rollout/success_once", "rollout/episodes"),
 }
 

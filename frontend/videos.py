@@ -11,7 +11,7 @@ from jobs.models import Artifact
 from jobs.selectors.jobs import artifact_list
 from tenants.models import Tenant
 
-STEP, LIMIT = 24, 480  # shown at first and more with each "show more"; most at once
+STEP, LIMIT = 12, 480  # shown at first and more with each "show more"; most at once
 _INTEGER_MAX = 2**31 - 1  # of a column, and of a seed
 OUTCOMES = {"success": "Success", "fail": "Failure", "error": "Error"}
 

@@ -52,6 +52,16 @@ _PLAYED = Group(
             note="Updates between acting and training, per decision.",
         ),
         Chart(
+            id="ages",
+            title="Decisions by staleness",
+            unit="of the batch",
+            curves=tuple(
+                Curve(series=f"rollout/staleness/{age}", label=f"{age} behind", color=age + 1) for age in range(5)
+            ),
+            smooth=False,
+            note="How many decisions of each batch were that many versions old.",
+        ),
+        Chart(
             id="dropped",
             title="Dropped",
             unit="so far",
@@ -79,13 +89,19 @@ _LEARNED = Group(
             id="kl",
             title="Approximate KL",
             unit="nats, k3",
-            curves=(
-                Curve(series="train/approx_kl", label="KL", color=1),
-                Curve(series="train/reference_kl", label="to start", color=2, dotted=True),
-            ),
+            curves=(Curve(series="train/approx_kl", label="KL", color=1),),
             log=True,
             limit=Limit(path="algorithm.target_kl", label="target"),
             note="How far the update moved the policy. Above the target, the remaining epochs are skipped.",
+        ),
+        Chart(
+            id="reference",
+            title="KL to the start",
+            unit="nats",
+            curves=(Curve(series="train/reference_kl", label="to start", color=2),),
+            log=True,
+            needs=Needs.REFERENCE,
+            note="How far the policy has moved from the one it started from; algorithm.reference_kl holds it.",
         ),
         Chart(
             id="clip",
@@ -109,10 +125,10 @@ _LEARNED = Group(
         Chart(
             id="explained",
             title="Explained variance",
-            unit="1 is perfect, 0 is no better than the mean",
+            unit="of the returns",
             curves=(Curve(series="train/explained_variance", label="critic", color=1),),
             needs=Needs.CRITIC,
-            note="Of the returns, by the critic; from sums over the whole batch.",
+            note="1: the critic knows them; 0: no better than their mean. From sums over the whole batch.",
         ),
         Chart(
             id="value_loss",

@@ -46,7 +46,9 @@ def job_page(request: PageRequest, job_id: UUID) -> HttpResponse:
         "share": compute_share(request.tenant, job),
         "board": board,
         "groups": groups,
-        "events": latest_events(request.tenant, job.pk, limit=EVENTS_SHOWN),
+        "events": [
+            event for event in latest_events(request.tenant, job.pk, limit=EVENTS_SHOWN) if not _is_film(event)
+        ],
         "policies": policy_version_list(request.tenant, job.pk)[:10],
         "may_cancel": may_cancel and job.state != JobState.CANCELLING,
         "now": timezone.now(),
@@ -99,6 +101,11 @@ def _report(artifacts: list[Artifact]) -> dict[str, Any]:
     except ReportUnreadable:
         report = None
     return {"report": report, "report_artifact": newest}
+
+
+def _is_film(event: dict[str, Any]) -> bool:
+    """Films have a gallery; in the time line they would push out everything else."""
+    return bool(event["type"] == "artifact" and event["data"].get("kind") == "video")
 
 
 def _live_data(job: Job, groups: tuple[Group, ...]) -> dict[str, Any]:

@@ -15,7 +15,7 @@ from jobs.selectors.jobs import job_get
 from tenants.permissions import Permission
 from tenants.requests import PageRequest
 
-EPISODES_PER_PAGE = 100
+EPISODES_PER_PAGE = 25
 
 
 @require_safe

@@ -29,7 +29,8 @@ class EvaluationProgress:
         if record.cause not in (Cause.SOLVED_AT_RESET, Cause.ERROR):
             self._returns.append(record.return_)
             self._steps.append(record.steps)
-        values = {"eval/episodes": float(self.ended)} | self._means() | _predictions(played)
+        ended = {"eval/episodes": float(self.ended), "eval/counted": float(self._counted)}
+        values = ended | self._means() | _predictions(played)
         return MetricsRecorded(step=self.ended, values=values)
 
     def _means(self) -> dict[str, float]:

@@ -41,13 +41,14 @@ async function refetch() {
   stream.cursor = Math.max(stream.cursor, await history());
 }
 
+const isFilm = (event) => event.type === "artifact" && event.data.kind === "video"; // shown in the gallery
 let seen = 0; // metric rows up to here are in the store
 
 function onRows(frame) {
   for (const row of frame.metrics) if (row.seq > seen) store.add(row);
   const news = frame.events.filter((event) => event.seq > told);
-  for (const event of news) addEvent(event);
-  if (news.some((event) => event.type === "artifact" && event.data.kind === "video")) gallery?.refresh();
+  for (const event of news) if (!isFilm(event)) addEvent(event);
+  if (news.some(isFilm)) gallery?.refresh();
   seen = Math.max(seen, frame.seq);
   told = Math.max(told, frame.seq);
   const before = job.state;

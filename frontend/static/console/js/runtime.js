@@ -65,7 +65,7 @@ function groups(service) {
   setText(`[data-groups=${service}]`, words);
   return {
     data: [{ type: "bar", x: entries.map(([size]) => size), y: entries.map(([, n]) => (n / total) * 100), marker: { color: t.service(SERVICES.indexOf(service) + 1) }, hovertemplate: `%{x} ${MEMBERS[service]}: %{y:.1f} %<extra></extra>` }],
-    layout: layout(t, { revision: `groups ${service}`, right: 64, bars: true, unit: MEMBERS[service], y: { range: [0, 100], ticksuffix: " %" }, x: { rangemode: "tozero", tickformat: "d" } }),
+    layout: layout(t, { revision: `groups ${service}`, right: 84, bars: true, unit: MEMBERS[service], y: { range: [0, 100], ticksuffix: " %" }, x: { rangemode: "tozero", tickformat: "d" } }),
   };
 }
 

@@ -2,14 +2,23 @@
 import { $$ } from "./dom.js";
 
 const WHOLE = new Intl.DateTimeFormat(undefined, { dateStyle: "medium", timeStyle: "short" });
+const DAY = new Intl.DateTimeFormat(undefined, { day: "numeric", month: "short" });
+const HOUR = new Intl.DateTimeFormat(undefined, { timeStyle: "short" });
 const CLOCK = new Intl.DateTimeFormat(undefined, { timeStyle: "medium" });
 
 export function showTimes(root) {
   for (const element of $$("time[data-time]", root)) {
     const moment = new Date(element.dateTime);
-    element.textContent = (element.dataset.time === "clock" ? CLOCK : WHOLE).format(moment);
+    element.textContent = text(moment, element.dataset.time);
     element.title = `${element.dateTime.replace("T", " ").slice(0, 19)} UTC`;
   }
+}
+
+// "clock": to the second; "short": the time if it was today, else the day.
+function text(moment, form) {
+  if (form === "clock") return CLOCK.format(moment);
+  if (form === "short") return (moment.toDateString() === new Date().toDateString() ? HOUR : DAY).format(moment);
+  return WHOLE.format(moment);
 }
 
 export function clockText(iso) {
