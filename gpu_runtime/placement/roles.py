@@ -72,6 +72,7 @@ class LocalRuntime:
             services=services,
             active_jobs=self.master.active_jobs,
             partition_bytes=self.partitions.live_bytes,
+            env_seats_per_tenant=min(self.config.env_seats_total, self.config.env_seats_per_tenant),
         )
 
     def gateway(self) -> Gateway:

@@ -6,7 +6,7 @@ from uuid import UUID
 from pydantic import ValidationError
 
 from gpu_runtime.protocol.job_specs import PolicyJobSpec
-from gpu_runtime.protocol.policy_specs import RlJobSpec
+from gpu_runtime.protocol.policy_specs import EvaluationJobSpec, RlJobSpec
 from jobs.models import Artifact, ArtifactKind
 from jobs.selectors.jobs import artifact_get
 from jobs.selectors.runtime import runtime_env_seats
@@ -103,12 +103,18 @@ def _exploration_errors(spec: RlJobSpec, facts: AdapterFacts) -> Iterator[FieldE
 
 
 def _seat_errors(spec: PolicyJobSpec) -> Iterator[FieldError]:
-    """More seats than one tenant can ever hold would be waited for without end."""
+    """More seats than one tenant can ever hold would be waited for without end.
+
+    An evaluation takes a seat per episode, as they come, so its ``parallel`` is a bound and no demand.
+    """
     limit = runtime_env_seats()
-    asked, pointer = (
-        (spec.collection.seats, "/collection/seats") if isinstance(spec, RlJobSpec) else (spec.parallel, "/parallel")
-    )
-    if limit is not None and asked > limit:
+    if limit is None or isinstance(spec, EvaluationJobSpec):
+        return
+    if isinstance(spec, RlJobSpec):
+        asked, pointer = spec.collection.seats, "/collection/seats"
+    else:
+        asked, pointer = spec.parallel, "/parallel"
+    if asked > limit:
         detail = f"{asked} environments side by side: a tenant may hold {limit}. Allowed: 1 to {limit}."
         yield FieldError(pointer=pointer, code="too_many_seats", detail=detail)
 

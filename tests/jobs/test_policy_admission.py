@@ -149,7 +149,6 @@ def test_a_policy_without_cameras_may_be_played(alice: Person) -> None:
     ("kind", "change", "pointer"),
     [
         ("rl", {"collection": {"seats": 9}}, "/collection/seats"),
-        ("evaluation", {"parallel": 9}, "/parallel"),
         ("rollout", {"parallel": 9}, "/parallel"),
     ],
 )
@@ -166,6 +165,14 @@ def test_more_seats_than_a_tenant_may_hold_are_refused_once_the_limit_is_known(
     assert code == "too_many_seats"
     assert "9" in detail
     assert "Allowed: 1 to 8" in detail
+
+
+def test_an_evaluation_may_ask_for_more_seats_than_there_are_and_takes_them_as_they_come(
+    alice: Person, runtime: InMemoryRuntime
+) -> None:
+    runtime.env_seats_per_tenant = 1
+    relay_all(runtime)
+    assert make_policy_job(alice, "evaluation", parallel=9).state == "queued"
 
 
 def test_every_disagreement_is_told_at_once(alice: Person, runtime: InMemoryRuntime) -> None:
