@@ -1,10 +1,15 @@
-"""An environment family for fault tests: reach, until an action's first value is ``TRIGGER``; then the id's fault."""
+"""An environment family for fault tests: reach, until an action's first value is ``TRIGGER``; then the id's fault.
+
+For policies, who never send just that value: the fault also comes in the middle of a try, as often as the file named
+by the environment variable ``FAULTS_FILE`` has bytes; each fault takes one.
+"""
 
 import ctypes
 import dataclasses
 import os
 import sys
 import time
+from pathlib import Path
 
 import numpy as np
 
@@ -14,6 +19,8 @@ from gpu_runtime.environments.registry import FAMILIES
 
 FAULTY_FAMILIES = {**FAMILIES, "faulty": "tests.support.faulty_environments"}
 TRIGGER = 1.0
+FAULTS_FILE = "FAULTS_FILE"
+_MIDDLE_STEP = 6
 _hoard: list[np.ndarray] = []
 
 
@@ -25,17 +32,28 @@ def make(kind: EnvironmentKind) -> "FaultyEnvironment":
 
 class FaultyEnvironment(ReachEnvironment):
     def __init__(self, env_id: str) -> None:
+        self.env_id, self._lucky = env_id, False
         super().__init__()
-        self.env_id = env_id
 
     def reset(self, seed: int) -> Proprioception:
         if seed == 666:
             time.sleep(3600)
+        self._lucky = self.env_id == "faulty/LuckyOdd" and seed % 2 == 1
         return super().reset(seed)
+
+    def succeeded(self) -> bool:
+        return self._lucky or super().succeeded()
+
+    def _is_due(self) -> bool:
+        path = Path(os.environ.get(FAULTS_FILE, "none"))
+        if self._steps != _MIDDLE_STEP or not path.is_file() or not (left := path.read_bytes()):
+            return False
+        path.write_bytes(left[1:])
+        return True
 
     def step(self, action_A: np.ndarray) -> StepResult:
         result = super().step(action_A)
-        if action_A[0] != TRIGGER:
+        if action_A[0] != TRIGGER and not self._is_due():
             return result
         match self.env_id.removeprefix("faulty/"):
             case "Hang":

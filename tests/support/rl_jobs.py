@@ -1,9 +1,11 @@
 """Reinforcement-learning jobs on a whole runtime in this process: real queue, trainer, inference and environments."""
 
 import asyncio
-from collections.abc import AsyncIterator
+import threading
+from collections.abc import AsyncIterator, Callable
+from concurrent.futures import Executor, ThreadPoolExecutor
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -16,17 +18,21 @@ from gpu_runtime.models.backbones.base import Backbone
 from gpu_runtime.models.policy import Policy
 from gpu_runtime.models.rl_slots import RlSlot
 from gpu_runtime.placement.roles import LocalRuntime
-from gpu_runtime.protocol.messages import EventBody
+from gpu_runtime.protocol.ids import JobId
+from gpu_runtime.protocol.messages import Event, EventBody
 from gpu_runtime.protocol.policy_specs import RlJobSpec
 from gpu_runtime.protocol.schema import DatasetStatistics, VectorStatistics
 from gpu_runtime.protocol.specs import SftJobSpec
+from gpu_runtime.scheduler.states import TrainingJobState
 from gpu_runtime.training.mounted import MountedJob
 from gpu_runtime.training.queue import run_in
+from gpu_runtime.training.rl.experience import Episode
 from gpu_runtime.workflows.ports import EnvironmentUse
 from gpu_runtime.workflows.rl import RlWorkflow
+from gpu_runtime.workflows.rl_batches import PlayedBatch
 from tests.support.environments import REACH, children
 from tests.support.faulty_environments import FAULTY_FAMILIES
-from tests.support.runtime import MLP, make_config, shared_bases
+from tests.support.runtime import MLP, events_of, make_config, metric, shared_bases
 
 WAIT_S = 60.0
 
@@ -122,10 +128,60 @@ class Job:
     runtime: LocalRuntime
     workflow: RlWorkflow
     told: Told
+    batches: list[tuple[Episode, ...]]  # complete ones, in order
 
     @property
     def mounted(self) -> MountedJob:
         return self.workflow.job
+
+    def watch_publications(self) -> list[int]:
+        """Versions as they are published, from now on."""
+        policies, found = self.runtime.inference.policies, []
+        publish = policies.publish
+
+        def watched(tenant_id: str, slot_id: str, version: int, policy: ServedPolicy) -> None:
+            if slot_id == self.mounted.key:
+                found.append(version)
+            publish(tenant_id, slot_id, version, policy)
+
+        policies.publish = watched  # type: ignore[method-assign]
+        return found
+
+    def before_put(self, action: Callable[[], None]) -> None:
+        """Do this whenever a batch is complete, before it is offered."""
+        queue = self.runtime.queue
+        put = queue.put
+
+        async def watched(*arguments: Any) -> None:
+            action()
+            await put(*arguments)
+
+        queue.put = watched  # type: ignore[method-assign]
+
+    async def until(self, condition: Callable[[], Any]) -> None:
+        async with asyncio.timeout(WAIT_S):
+            while not condition():
+                await asyncio.sleep(0.005)
+
+    def in_state(self, *states: TrainingJobState) -> list[str]:
+        jobs = self.runtime.queue.queue.jobs()
+        return [job.partition_id for job in jobs if job.job_id == self.mounted.key and job.state in states]
+
+    def events(self) -> list[Event]:
+        """What the runtime's services wrote down of this job."""
+        return events_of(self.runtime, self.mounted.job_id)
+
+    def trained(self, name: str) -> list[tuple[int, float]]:
+        """(step, value) of a metric of the trainer's."""
+        return metric(self.events(), name)
+
+    def used(self, meter: str) -> dict[bool, int]:
+        """Quantity that is billed (True) and that is not, once inference has written everything down."""
+        found = {True: 0, False: 0}
+        for event in self.events():
+            if event.body.type == "usage":
+                found[event.body.billable] += sum(line.quantity for line in event.body.lines if line.meter == meter)
+        return found
 
     async def run(self) -> None:
         """To the end; whatever happens, nothing may be held afterwards."""
@@ -140,6 +196,18 @@ class Job:
             assert runtime.pool.status().seats.get(mounted.tenant_id) is None
             assert runtime.rollouts.held().get(mounted.tenant_id) is None
             assert not [job for job in runtime.queue.queue.jobs() if job.job_id == mounted.key and not job.ended]
+
+
+class Readers(ThreadPoolExecutor):
+    """Makes payloads of batches, and remembers the batches."""
+
+    def __init__(self) -> None:
+        super().__init__(1)
+        self.batches: list[tuple[Episode, ...]] = []
+
+    def submit(self, action: Any, /, *arguments: Any, **fields: Any) -> Any:
+        self.batches += [batch.episodes for batch in arguments if isinstance(batch, PlayedBatch)]
+        return super().submit(action, *arguments, **fields)
 
 
 def make_job(runtime: LocalRuntime, spec: RlJobSpec, *, tenant: str = "alice", **options: Any) -> Job:
@@ -163,7 +231,7 @@ def make_job(runtime: LocalRuntime, spec: RlJobSpec, *, tenant: str = "alice", *
 
         return await run_in(runtime.training.compute, copy)
 
-    told = Told()
+    told, readers = Told(), Readers()
     workflow = RlWorkflow(
         spec=spec,
         job=job,
@@ -174,10 +242,39 @@ def make_job(runtime: LocalRuntime, spec: RlJobSpec, *, tenant: str = "alice", *
         tell=told.tell,
         meter=told.meter,
         freeze=freeze,
-        readers=runtime._pools["readers"],
+        readers=readers,
         **options,
     )
-    return Job(runtime=runtime, workflow=workflow, told=told)
+    return Job(runtime=runtime, workflow=workflow, told=told, batches=readers.batches)
+
+
+def bump_version(job: Job, *, by: int) -> None:
+    """As if so many updates had come between two looks at the queue."""
+    slot = job.mounted.slot
+    slot.step += by  # type: ignore[union-attr]
+    job.runtime.queue.queue.set_policy_version(JobId(job.mounted.key), slot.step)
+
+
+def block(executor: Executor) -> threading.Event:
+    """Keep its one thread busy until the event is set."""
+    release = threading.Event()
+    executor.submit(release.wait, WAIT_S)
+    return release
+
+
+def block_training(runtime: LocalRuntime) -> threading.Event:
+    return block(runtime.training.compute)
+
+
+def block_inference(runtime: LocalRuntime) -> threading.Event:
+    assert runtime.inference._compute is not None
+    return block(runtime.inference._compute)
+
+
+def shorten_deadlines(runtime: LocalRuntime, **seconds: float) -> None:
+    """Of calls of environments that are opened from now on."""
+    limits = runtime.pool.limits
+    runtime.pool.limits = replace(limits, deadlines=replace(limits.deadlines, **seconds))
 
 
 @asynccontextmanager
