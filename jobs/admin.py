@@ -7,6 +7,7 @@ from django.http import HttpRequest
 
 from jobs.models import (
     Artifact,
+    DatasetImport,
     DeviceSpan,
     Job,
     JobAttempt,
@@ -89,3 +90,11 @@ class RuntimeCursorAdmin(ReadOnly):
 @admin.register(RuntimeSnapshot)
 class RuntimeSnapshotAdmin(ReadOnly):
     list_display = ["journal_id", "seen_at"]
+
+
+@admin.register(DatasetImport)
+class DatasetImportAdmin(ReadOnly):
+    list_display = ["artifact", "tenant", "state", "reason", "attempts", "claimed_until", "created_at"]
+    list_filter = ["state", "tenant"]
+    list_select_related = ["tenant", "artifact"]
+    search_fields = ["=artifact__id", "=artifact__job__id", "tenant__name"]

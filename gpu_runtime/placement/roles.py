@@ -45,7 +45,7 @@ class LocalRuntime:
     def __init__(
         self, config: RuntimeConfig, bases: Mapping[str, Backbone], *, families: Mapping[str, str] = FAMILIES
     ) -> None:
-        self.config, self.bases = config, bases
+        self.config, self.bases, self._families = config, bases, families
         self._pools = {name: ThreadPoolExecutor(2, name) for name in ("files", "readers", "mounts")}
         self._stopping = False
         self._trained = asyncio.Event()  # no step of training runs any more
@@ -73,6 +73,7 @@ class LocalRuntime:
             active_jobs=self.master.active_jobs,
             partition_bytes=self.partitions.live_bytes,
             env_seats_per_tenant=min(self.config.env_seats_total, self.config.env_seats_per_tenant),
+            env_namespaces=tuple(self._families),
         )
 
     def gateway(self) -> Gateway:

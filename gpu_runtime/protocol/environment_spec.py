@@ -28,6 +28,11 @@ class EnvironmentSpec(Message):
     control_mode: Annotated[str | None, Field(max_length=100, description="Default: the task's usual one.")] = None
     max_steps: Annotated[MaxSteps | None, Field(description="Default and upper bound: the task's own limit.")] = None
 
+    @property
+    def namespace(self) -> str:
+        """Which simulator runs it; empty for ManiSkill's tasks, whose ids have none."""
+        return self.id.rpartition("/")[0]
+
 
 class RewardSpec(Message):
     """What a step pays in reinforcement learning; T is the step limit, t the step of the first success.

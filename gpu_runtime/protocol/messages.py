@@ -120,6 +120,7 @@ class RuntimeStatus(Message):
     active_jobs: int
     partition_bytes: int
     env_seats_per_tenant: int | None = None  # simulated environments one tenant may hold; None: not told
+    env_namespaces: tuple[str, ...] | None = None  # of the simulators' ids, "" is ManiSkill's; None: not told
 
 
 # --- events -----------------------------------------------------------------------------------------------------

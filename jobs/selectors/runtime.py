@@ -55,10 +55,20 @@ def runtime_bases() -> dict[str, BaseModelInfo]:
     return {base.name: base for base in RuntimeStatus.model_validate(snapshot.status).bases}
 
 
-def runtime_env_seats() -> int | None:
-    """How many simulated environments one tenant may hold, as last reported; None if that is not known."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Simulators:
+    """What the runtime's environment service offers, as last reported; None where that is not known."""
+
+    seats_per_tenant: int | None = None
+    namespaces: tuple[str, ...] | None = None
+
+
+def runtime_simulators() -> Simulators:
     snapshot = _newest()
-    return None if snapshot is None else RuntimeStatus.model_validate(snapshot.status).env_seats_per_tenant
+    if snapshot is None:
+        return Simulators()
+    status = RuntimeStatus.model_validate(snapshot.status)
+    return Simulators(seats_per_tenant=status.env_seats_per_tenant, namespaces=status.env_namespaces)
 
 
 def bases_offered() -> list[dict[str, Any]]:

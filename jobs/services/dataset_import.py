@@ -78,6 +78,8 @@ def imports_sweep() -> int:
     """Ask again for every import whose message or worker was lost, or whose pause is over. Returns how many."""
     now = timezone.now()
     with platform_scope():
+        if _under_way(now).count() >= IMPORTS_MAX:
+            return 0
         overdue = Q(claimed_until__lte=now) | Q(claimed_until=None, created_at__lte=now - NUDGE_EVERY)
         waiting = list(_claimable(now).filter(overdue).order_by("created_at").values_list("artifact_id", flat=True))
         with transaction.atomic():
@@ -90,13 +92,16 @@ def _claim(artifact_id: UUID) -> DatasetImport | None:
     """By one conditional UPDATE; None if it is done, somebody has it, or as many as allowed are under way."""
     now = timezone.now()
     with platform_scope():
-        under_way = DatasetImport.objects.filter(state=ImportState.IMPORTING, claimed_until__gt=now)
-        if under_way.exclude(artifact_id=artifact_id).count() >= IMPORTS_MAX:
+        if _under_way(now).exclude(artifact_id=artifact_id).count() >= IMPORTS_MAX:
             return None
         row = _claimable(now).filter(artifact_id=artifact_id)
         if not row.update(state=ImportState.IMPORTING, claimed_until=now + CLAIM_TTL, attempts=F("attempts") + 1):
             return None
         return DatasetImport.objects.select_related("tenant", "artifact__job").get(artifact_id=artifact_id)
+
+
+def _under_way(now: datetime) -> QuerySet[DatasetImport]:
+    return DatasetImport.objects.filter(state=ImportState.IMPORTING, claimed_until__gt=now)
 
 
 def _claimable(now: datetime) -> QuerySet[DatasetImport]:

@@ -1,4 +1,4 @@
-"""What a job that starts from a policy must agree with: the adapter's manifest, the runtime's bases and seats."""
+"""What a job that starts from a policy must agree with: the adapter's manifest and the resident bases."""
 
 from collections.abc import Iterator
 from uuid import UUID
@@ -6,11 +6,11 @@ from uuid import UUID
 from pydantic import ValidationError
 
 from gpu_runtime.protocol.job_specs import PolicyJobSpec
-from gpu_runtime.protocol.policy_specs import EvaluationJobSpec, RlJobSpec
+from gpu_runtime.protocol.policy_specs import RlJobSpec
 from jobs.models import Artifact, ArtifactKind
 from jobs.selectors.jobs import artifact_get
-from jobs.selectors.runtime import runtime_env_seats
 from jobs.services.adapter_facts import AdapterFacts
+from jobs.services.simulation_admission import simulation_errors
 from jobs.services.start import Start, bases_allowed, refused, resident_base
 from tenants.errors import ApplicationError, FieldError
 from tenants.models import Tenant
@@ -22,7 +22,7 @@ EXPLORATION_OF_HEAD = {"mlp": ("gaussian",), "oft": ("gaussian",), "gr00t": ("fl
 
 def admit_policy(tenant: Tenant, spec: PolicyJobSpec) -> Start:
     """The policy the job starts from. Raises ApplicationError 422 with every disagreement at once."""
-    errors = list(_seat_errors(spec))
+    errors = list(simulation_errors(spec))
     try:
         artifact, facts = _adapter(tenant, spec.policy.artifact)
     except ApplicationError as error:
@@ -100,23 +100,6 @@ def _exploration_errors(spec: RlJobSpec, facts: AdapterFacts) -> Iterator[FieldE
     if set(names) <= set(held):
         detail = f"Every action dimension {list(names)} is held fixed. Allowed: all but one of them at most."
         yield FieldError(pointer="/unexplored", code="nothing_explored", detail=detail)
-
-
-def _seat_errors(spec: PolicyJobSpec) -> Iterator[FieldError]:
-    """More seats than one tenant can ever hold would be waited for without end.
-
-    An evaluation takes a seat per episode, as they come, so its ``parallel`` is a bound and no demand.
-    """
-    limit = runtime_env_seats()
-    if limit is None or isinstance(spec, EvaluationJobSpec):
-        return
-    if isinstance(spec, RlJobSpec):
-        asked, pointer = spec.collection.seats, "/collection/seats"
-    else:
-        asked, pointer = spec.parallel, "/parallel"
-    if asked > limit:
-        detail = f"{asked} environments side by side: a tenant may hold {limit}. Allowed: 1 to {limit}."
-        yield FieldError(pointer=pointer, code="too_many_seats", detail=detail)
 
 
 def _policy_refused(code: str, detail: str) -> ApplicationError:

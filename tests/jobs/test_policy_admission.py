@@ -167,6 +167,29 @@ def test_more_seats_than_a_tenant_may_hold_are_refused_once_the_limit_is_known(
     assert "Allowed: 1 to 8" in detail
 
 
+@pytest.mark.parametrize(
+    ("kind", "change", "pointer"),
+    [
+        ("rl", {"environment": {"id": "atari/Pong"}}, "/environment/id"),
+        ("rollout", {"environment": {"id": "atari/Pong"}}, "/environment/id"),
+        ("evaluation", {"environments": [{"id": "PushCube-v1"}, {"id": "atari/Pong"}]}, "/environments/1/id"),
+    ],
+)
+def test_a_task_of_no_simulator_is_refused_once_the_simulators_are_known(
+    alice: Person, runtime: InMemoryRuntime, kind: str, change: dict[str, Any], pointer: str
+) -> None:
+    adapter = make_adapter(alice)
+    assert make_policy_job(alice, kind, adapter, **change).state == "queued"  # nothing was reported yet
+    runtime.env_namespaces = ("", "gym_pusht")
+    relay_all(runtime)
+    found = refusals(alice, make_policy_spec(kind, adapter, **change))
+    assert list(found) == [pointer]
+    assert found[pointer][0] == "unknown_environment"
+    assert "'atari/Pong'" in found[pointer][1]
+    assert "Allowed: a ManiSkill id, gym_pusht/NAME" in found[pointer][1]
+    assert make_policy_job(alice, kind, adapter).state == "queued"
+
+
 def test_an_evaluation_may_ask_for_more_seats_than_there_are_and_takes_them_as_they_come(
     alice: Person, runtime: InMemoryRuntime
 ) -> None:

@@ -118,6 +118,7 @@ def fresh_job(request: pytest.FixtureRequest) -> str:
 def test_status_names_the_journal_and_the_resident_bases(served: Served) -> None:
     status = served.client.status()
     assert status.journal_id
+    assert {service.service for service in status.services} == {"training", "inference", "environment"}
     assert status.accepting
     assert [base.name for base in status.bases] == ["tiny-qwen3-vl"]
     assert status.bases[0].random_weights

@@ -68,6 +68,7 @@ class InMemoryRuntime:
         self.artifacts: dict[str, bytes] = {}
         self.ranges_served: list[tuple[int, int | None]] = []
         self.env_seats_per_tenant: int | None = None
+        self.env_namespaces: tuple[str, ...] | None = None
         self.cancelled: list[tuple[str, int]] = []
         self.forget()
 
@@ -94,6 +95,7 @@ class InMemoryRuntime:
             active_jobs=len(live),
             partition_bytes=0,
             env_seats_per_tenant=self.env_seats_per_tenant,
+            env_namespaces=self.env_namespaces,
         )
 
     def submit(self, message: SubmitJob) -> WorkloadStatus:
