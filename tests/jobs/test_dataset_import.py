@@ -1,7 +1,9 @@
 """A recorded dataset becomes a version of its tenant: once, checked, and whatever is repeated or fails."""
 
 import hashlib
+import shutil
 from datetime import timedelta
+from pathlib import Path
 from typing import Any
 from uuid import UUID
 
@@ -13,11 +15,14 @@ from jobs.runtime_client import ArtifactStream
 from jobs.services import dataset_import as imports
 from jobs.services.dataset_import import TRIES_MAX, import_run, imports_sweep
 from jobs.services.outbox import IMPORT_DATASET
+from jobs.services.submit import job_submit
 from tenants.datasets import storage
 from tenants.datasets.models import Dataset, DatasetVersion
+from tenants.datasets.tasks import validate_dataset
 from tenants.scope import platform_scope
 from tests.support.factories import DatasetFactory
-from tests.support.jobs import events_of, relay_all
+from tests.support.jobs import events_of, make_spec, relay_all
+from tests.support.lerobot_v30 import write_v30
 from tests.support.memory_runtime import InMemoryRuntime
 from tests.support.policy_jobs import start_policy_job
 from tests.support.service_steps import publish, succeed
@@ -247,3 +252,18 @@ def test_files_of_other_kinds_ask_for_no_import(alice: Person, runtime: InMemory
     relay_all(runtime)
     with platform_scope():
         assert not DatasetImport.objects.exists()
+
+
+def test_what_a_policy_played_is_validated_and_can_be_trained_on_at_once(
+    alice: Person, runtime: InMemoryRuntime, tmp_path: Any
+) -> None:
+    folder = write_v30(tmp_path / "recording")
+    archive = shutil.make_archive(str(tmp_path / "recorded"), "zip", folder)
+    job, artifact_id = recorded(alice, runtime, Path(archive).read_bytes())
+    import_run(artifact_id, runtime=runtime)
+    (version,) = versions(job)
+    validate_dataset(str(version.pk))
+    (version,) = versions(job)
+    assert (version.state, version.reason) == ("ready", "")
+    follower = job_submit(tenant=alice.tenant, actor=alice.actor, spec=make_spec(version))
+    assert follower.dataset_version.recorded_from == job.pk

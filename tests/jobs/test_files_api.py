@@ -118,6 +118,13 @@ def test_a_player_gets_the_part_it_asks_for(
     assert runtime.ranges_served == [(first, last)]  # no more than that was read from the runtime
 
 
+def test_a_logged_in_browser_seeks_without_a_key(alice: Person, charlie: Person, evaluated: str) -> None:
+    address = film(alice)["download"]
+    answer = alice.browser().get(address, headers={"Range": "bytes=2-4"})
+    assert (answer.status_code, content_of(answer)) == (206, FILM[2:5])
+    assert charlie.browser().get(address, headers={"Range": "bytes=2-4"}).status_code == 404
+
+
 def test_a_part_behind_the_end_is_416_with_the_size(alice: Person, evaluated: str) -> None:
     answer = alice.api.get(film(alice)["download"], headers={"Range": "bytes=10240-"})
     assert (answer.status_code, answer["Content-Range"]) == (416, f"bytes */{len(FILM)}")
