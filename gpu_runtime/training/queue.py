@@ -101,12 +101,19 @@ class SharedQueue:
     async def put(self, job: MountedJob, partition_id: str, payload: Payload) -> None:
         """Write the payload and offer the partition; waits while there is no room for it.
 
-        Raises PartitionTooLarge when there never will be.
+        Raises PartitionTooLarge when there never will be. Cancelled meanwhile, it gives the partition up.
         """
         arrays, metadata = payload
         self.refuse_too_large(sum(array.nbytes for array in arrays.values()))
         write = functools.partial(self._partitions.put, partition_id, arrays, metadata)
-        size = await self._write(job, write)
+        writing = asyncio.create_task(self._write(job, partition_id, write))
+        try:
+            size = await asyncio.shield(writing)
+        except asyncio.CancelledError:  # a thread that writes can't be called back: what it leaves is removed
+            self.abandon(job, partition_id, reason="cancelled")
+            await asyncio.wait({writing})
+            self._partitions.clear(partition_id)
+            raise
         while size is not None and partition_id in job.outstanding:
             try:
                 self.queue.queue_put(PartitionId(partition_id), bytes=size)
@@ -114,17 +121,21 @@ class SharedQueue:
                 return
             except QueueFull:
                 await self.changed.wait()
-        self._partitions.clear(partition_id)  # the job was stopped while its payload was being written
+        self._partitions.clear(partition_id)  # it ended while its payload was being written
 
-    async def _write(self, job: MountedJob, write: Callable[[], int]) -> int | None:
-        """Bytes of the payload, once there is room for it; None when the job was stopped before there was."""
-        while not job.stopped:
+    async def _write(self, job: MountedJob, partition_id: str, write: Callable[[], int]) -> int | None:
+        """Bytes of the payload, once there is room for it; None when nobody wanted it any more before there was."""
+
+        def over() -> bool:
+            return job.stopped or partition_id not in job.outstanding
+
+        while not over():
             try:
-                return await self._durability.persist(write, self._files, unless=lambda: job.stopped)
+                return await self._durability.persist(write, self._files, unless=over)
             except PartitionsFull:
                 await self.changed.wait(timeout_s=1.0)
             except Exception:
-                if not job.stopped:
+                if not over():
                     raise
         return None
 

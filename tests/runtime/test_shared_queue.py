@@ -1,6 +1,7 @@
 """The training queue of a process with data that age: waits, drops and losses leave nothing behind."""
 
 import asyncio
+import threading
 from collections.abc import AsyncIterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager
@@ -173,6 +174,30 @@ async def test_a_payload_that_comes_after_its_partition_was_given_up_is_not_kept
     world.queue.advance(lost, TrainingJobState.COMPUTING_ADVANTAGE)
     assert world.queue.next_group() is None
     assert world.nothing_is_held()
+
+
+async def test_a_producer_that_is_cancelled_while_it_writes_leaves_no_byte(world: World, monkeypatch) -> None:
+    job, begun, may_end = world.job(), threading.Event(), threading.Event()
+    write = world.store.put
+
+    def slow(*arguments: Any) -> int:
+        begun.set()
+        may_end.wait(5)
+        return write(*arguments)
+
+    monkeypatch.setattr(world.store, "put", slow)
+    partition_id = await world.reserve(job, 1, Freshness(behaviour_version=0, max_staleness=1))
+    putting = asyncio.create_task(world.queue.put(job, partition_id, PAYLOAD))
+    while not begun.is_set():
+        await asyncio.sleep(0.001)
+    putting.cancel()
+    await asyncio.sleep(0.01)
+    may_end.set()
+    with pytest.raises(asyncio.CancelledError):
+        await putting
+    assert job.outstanding == {}
+    assert world.nothing_is_held()
+    assert list((world.store._root).glob("*.safetensors")) == []
 
 
 async def test_one_tenants_stale_batches_are_nobody_elses(world: World) -> None:

@@ -82,8 +82,15 @@ class ValueHead(nn.Module):
         return self.out(x_BI) if self.per_step else self.out(x_BI)[:, 0]
 
     def _pool(self, features: Sequence[Features]) -> Tensor:
-        """Mean over each sample's own tokens, taps side by side, [B, D]."""
-        return torch.stack([torch.cat([self._mean(sample, tap) for tap in self.taps]) for sample in features])
+        """Mean over each sample's own tokens, taps side by side, [B, D]. Features that samples share are read once."""
+        known: dict[tuple[object, ...], Tensor] = {}
+        rows = []
+        for sample in features:
+            place = tuple((sample[tap].data_ptr(), sample[tap].shape) for tap in self.taps if tap in sample)
+            if place not in known:
+                known[place] = torch.cat([self._mean(sample, tap) for tap in self.taps])
+            rows.append(known[place])
+        return torch.stack(rows)
 
     def _mean(self, sample: Features, tap: str) -> Tensor:
         width = self.shape.feature_widths[tap]
