@@ -32,17 +32,19 @@ def make(kind: EnvironmentKind) -> "FaultyEnvironment":
 
 class FaultyEnvironment(ReachEnvironment):
     def __init__(self, env_id: str) -> None:
-        self.env_id, self._lucky = env_id, False
+        self.env_id, self._odd, self._steps = env_id, False, 0
         super().__init__()
 
     def reset(self, seed: int) -> Proprioception:
         if seed == 666:
             time.sleep(3600)
-        self._lucky = self.env_id == "faulty/LuckyOdd" and seed % 2 == 1
+        self._odd = seed % 2 == 1
         return super().reset(seed)
 
     def succeeded(self) -> bool:
-        return self._lucky or super().succeeded()
+        lucky = self._odd and self.env_id == "faulty/LuckyOdd" and self._steps == 0
+        easy = self._odd and self.env_id == "faulty/EasyOdd" and self._steps == _MIDDLE_STEP - 2
+        return lucky or easy or super().succeeded()
 
     def _is_due(self) -> bool:
         path = Path(os.environ.get(FAULTS_FILE, "none"))
