@@ -15,14 +15,21 @@ class RateOutput(serializers.Serializer[Any]):
     high = serializers.FloatField(allow_null=True)
 
 
-class SuiteResultOutput(serializers.Serializer[Any]):
-    """Tasks of one suite together."""
+class TotalsOutput(serializers.Serializer[Any]):
+    """Of some tasks together; every counted episode weighs the same."""
 
-    suite = serializers.CharField()
     planned = serializers.IntegerField()
     counted = serializers.IntegerField(help_text="Planned episodes less those solved at reset.")
+    errors = serializers.IntegerField(help_text="Counted as failures.")  # type: ignore[assignment]  # on the wire
     success_once = RateOutput()
     success_at_end = RateOutput()
+
+
+class SuiteTotalsOutput(TotalsOutput):
+    """Tasks of one suite."""
+
+    suite = serializers.CharField()
+    tasks = serializers.ListField(child=serializers.CharField())
 
 
 class EvaluationOutput(serializers.Serializer[Any]):
@@ -31,6 +38,6 @@ class EvaluationOutput(serializers.Serializer[Any]):
     tasks = serializers.ListField(
         child=serializers.DictField(), help_text="One per task: protocol, figures, errors and every episode."
     )
-    suites = SuiteResultOutput(many=True)
-    overall = serializers.DictField()
+    suites = SuiteTotalsOutput(many=True)
+    overall = TotalsOutput()
     protocol_hashes = serializers.ListField(child=serializers.CharField())

@@ -43,8 +43,9 @@ from joynexus_client.answers import (
     PolicyVersion,
     Series,
     SuccessRate,
-    SuiteResult,
+    SuiteTotals,
     TaskResult,
+    Totals,
     Version,
 )
 from joynexus_client.client import Client
@@ -84,9 +85,10 @@ __all__ = [
     "PolicyVersion",
     "Series",
     "SuccessRate",
-    "SuiteResult",
+    "SuiteTotals",
     "TaskResult",
     "Timeout",
+    "Totals",
     "Unauthorized",
     "Unavailable",
     "Unreachable",

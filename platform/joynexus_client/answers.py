@@ -167,18 +167,25 @@ class TaskResult(TypedDict):
     episodes: list[Episode]
 
 
-class SuiteResult(TypedDict):
-    suite: str
+class Totals(TypedDict):
+    """Of some tasks together; every counted episode weighs the same."""
+
     planned: int
     counted: int
+    errors: int
     success_once: SuccessRate
     success_at_end: SuccessRate
+
+
+class SuiteTotals(Totals):
+    suite: str
+    tasks: list[str]
 
 
 class EvaluationReport(TypedDict):
     """Success of one policy. An episode that ended with an error counts as a failure."""
 
     tasks: list[TaskResult]
-    suites: list[SuiteResult]
-    overall: dict[str, Any]
+    suites: list[SuiteTotals]
+    overall: Totals
     protocol_hashes: list[str]
