@@ -16,8 +16,9 @@ class EvaluationProgress:
     ended: int = 0
     _successes: int = field(init=False, default=0)
     _counted: int = field(init=False, default=0)
-    _returns: list[float] = field(init=False, default_factory=list)
-    _steps: list[int] = field(init=False, default_factory=list)
+    _played: int = field(init=False, default=0)  # to their end
+    _return_sum: float = field(init=False, default=0.0)
+    _steps_sum: int = field(init=False, default=0)
 
     def add(self, played: Played) -> MetricsRecorded:
         """One more; the step is the number of episodes that have ended. Means are of those played to their end."""
@@ -27,17 +28,18 @@ class EvaluationProgress:
             self._counted += 1
             self._successes += record.success_once
         if record.cause not in (Cause.SOLVED_AT_RESET, Cause.ERROR):
-            self._returns.append(record.return_)
-            self._steps.append(record.steps)
+            self._played += 1
+            self._return_sum += record.return_
+            self._steps_sum += record.steps
         ended = {"eval/episodes": float(self.ended), "eval/counted": float(self._counted)}
         values = ended | self._means() | _predictions(played)
         return MetricsRecorded(step=self.ended, values=values)
 
     def _means(self) -> dict[str, float]:
         values = {"eval/success_rate": self._successes / self._counted} if self._counted else {}
-        if self._returns:
-            values["eval/return"] = float(np.mean(self._returns))
-            values["eval/episode_steps"] = float(np.mean(self._steps))
+        if self._played:
+            values["eval/return"] = self._return_sum / self._played
+            values["eval/episode_steps"] = self._steps_sum / self._played
         return values
 
 
