@@ -29,14 +29,13 @@ class SessionUse:
         self._answered_us = self.session.busy.calls_us
 
     def split(self, lost_steps: int) -> tuple[Used, Used]:
-        """(of tries that count, of ``lost_steps`` of tries that were lost), once, when the session is over.
+        """Of a session that was lost: (what counts, what was lost with ``lost_steps`` of unfinished tries). Once.
 
         A call that was never answered is lost time; what was answered is divided by steps.
         """
         steps, total_us = self.session.steps, self.session.busy.calls_us
-        answered_us = total_us if self.session.lost is None else self._answered_us
-        lost_us = answered_us * lost_steps // steps if steps else 0
-        kept = Used(steps=steps - lost_steps, busy_us=answered_us - lost_us)
+        kept_steps = steps - lost_steps
+        kept = Used(steps=kept_steps, busy_us=self._answered_us * kept_steps // steps if kept_steps else 0)
         return kept, Used(steps=lost_steps, busy_us=total_us - kept.busy_us)
 
 
