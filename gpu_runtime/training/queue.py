@@ -1,27 +1,22 @@
 """The training queue of this process: the pure state machine under the real clock, together with its payloads."""
 
 import asyncio
-import functools
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection
 from concurrent.futures import Executor
 from typing import Any, TypeVar
-
-import numpy as np
 
 from gpu_runtime.protocol.ids import JobId, PartitionId, TenantId
 from gpu_runtime.scheduler.errors import InFlightBound, QueueFull, StaleEpoch, StalenessBound
 from gpu_runtime.scheduler.training_queue import Freshness, Group, LeasedJob, TrainingJobState, TrainingQueue
 from gpu_runtime.store.durability import Durability
-from gpu_runtime.store.errors import PartitionsFull, PartitionTooLarge
 from gpu_runtime.store.partitions import PartitionStore
 from gpu_runtime.store.signal import Signal
 from gpu_runtime.training.clock import monotonic_us
 from gpu_runtime.training.mounted import MountedJob
+from gpu_runtime.training.payloads import Payload, Payloads
 from gpu_runtime.training.work import Work
 
 T = TypeVar("T")
-Payload = tuple[Mapping[str, np.ndarray], Mapping[str, str]]
-"""(arrays, metadata) of one partition: ``work.pack_batch`` and ``rl.batch.pack_rl_batch`` make them."""
 
 
 class SharedQueue:
@@ -36,11 +31,8 @@ class SharedQueue:
         max_partition_bytes: int,
     ) -> None:
         self.queue = queue
-        self._partitions = partitions
-        self._durability = durability
-        self._files = files
-        self._max_partition_bytes = max_partition_bytes
         self.changed = Signal()  # something became ready, was settled or was freed
+        self._payloads = Payloads(partitions, durability, files, max_partition_bytes, self.changed)
         self._jobs: dict[str, MountedJob] = {}  # by partition that has not ended
 
     async def reserve(
@@ -103,17 +95,7 @@ class SharedQueue:
 
         Raises PartitionTooLarge when there never will be. Cancelled meanwhile, it gives the partition up.
         """
-        arrays, metadata = payload
-        self.refuse_too_large(sum(array.nbytes for array in arrays.values()))
-        write = functools.partial(self._partitions.put, partition_id, arrays, metadata)
-        writing = asyncio.create_task(self._write(job, partition_id, write))
-        try:
-            size = await asyncio.shield(writing)
-        except asyncio.CancelledError:  # a thread that writes can't be called back: what it leaves is removed
-            self.abandon(job, partition_id, reason="cancelled")
-            await asyncio.wait({writing})
-            self._partitions.clear(partition_id)
-            raise
+        size = await self._write(job, partition_id, payload)
         while size is not None and partition_id in job.outstanding:
             try:
                 self.queue.queue_put(PartitionId(partition_id), bytes=size)
@@ -121,30 +103,26 @@ class SharedQueue:
                 return
             except QueueFull:
                 await self.changed.wait()
-        self._partitions.clear(partition_id)  # it ended while its payload was being written
+        self._payloads.clear(partition_id)  # it ended while its payload was being written
 
-    async def _write(self, job: MountedJob, partition_id: str, write: Callable[[], int]) -> int | None:
-        """Bytes of the payload, once there is room for it; None when nobody wanted it any more before there was."""
+    async def _write(self, job: MountedJob, partition_id: str, payload: Payload) -> int | None:
+        """Bytes of the payload on disk; None when the partition ended meanwhile."""
 
         def over() -> bool:
             return job.stopped or partition_id not in job.outstanding
 
-        while not over():
-            try:
-                return await self._durability.persist(write, self._files, unless=over)
-            except PartitionsFull:
-                await self.changed.wait(timeout_s=1.0)
-            except Exception:
-                if not over():
-                    raise
-        return None
+        writing = asyncio.create_task(self._payloads.write(partition_id, payload, over))
+        try:
+            return await asyncio.shield(writing)
+        except asyncio.CancelledError:  # a thread that writes can't be called back: what it leaves is removed
+            self.abandon(job, partition_id, reason="cancelled")
+            await asyncio.wait({writing})
+            self._payloads.clear(partition_id)
+            raise
 
     def refuse_too_large(self, size: int) -> None:
         """Raise PartitionTooLarge for a payload of so many bytes that there never would be room for it."""
-        if size > self._max_partition_bytes:
-            advice = "use a smaller batch, image size or number of cameras, or fewer frames to fit on"
-            allowed = f"at most {self._max_partition_bytes}"
-            raise PartitionTooLarge(f"one batch holds {size} bytes; allowed: {allowed}; {advice}")
+        self._payloads.refuse_too_large(size)
 
     def _offer(self, job: MountedJob, partition_id: str) -> None:
         now_us = monotonic_us()
@@ -237,7 +215,7 @@ class SharedQueue:
             self._clear(partition_id)
 
     def _clear(self, partition_id: PartitionId) -> None:
-        self._partitions.clear(partition_id)
+        self._payloads.clear(partition_id)
         self.queue.cleared(partition_id)
 
 
