@@ -1,7 +1,8 @@
 """A policy's state vector, read off a ManiSkill world part by part, with one name per dimension.
 
-Terms of a privileged state: ``tcp`` or an object for its position, ``a-b`` for the way from b to a, ``fingers`` for
-the last two joints, any other word for a flag of the task. Shapes: S state dimensions.
+Terms of a privileged state: ``tcp`` or an object for its position, ``a-b`` for the way from b to a, ``a@turn`` for
+the angle by which the tool must turn until its fingers face two sides of the box a, ``fingers`` for the last two
+joints, any other word for a flag of the task. Shapes: S state dimensions.
 """
 
 from collections.abc import Callable, Mapping
@@ -11,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from gpu_runtime.environments.base import STATE_KEY, StateKind
+from gpu_runtime.environments.maniskill_schema import agents_of
 from gpu_runtime.environments.maniskill_tasks import ManiSkillTask
 from gpu_runtime.protocol.schema import VectorFeature
 
@@ -33,7 +35,12 @@ class StateReader:
         self, world: Any, task: ManiSkillTask, kind: StateKind, flags: Callable[[], Mapping[str, Any]]
     ) -> None:
         self._world, self._task, self._flags = world, task, flags
-        self._joints = tuple(joint.name for joint in world.agent.robot.get_active_joints())
+        self._robots = [agent.robot for agent in agents_of(world.agent).values()]
+        self._joints = tuple(
+            prefix + joint.name
+            for prefix, agent in agents_of(world.agent).items()
+            for joint in agent.robot.get_active_joints()
+        )
         self._parts = {
             StateKind.PROPRIOCEPTION: self._proprioception,
             StateKind.PRIVILEGED: lambda: [self._part(term) for term in task.privileged],
@@ -62,6 +69,9 @@ class StateReader:
     def _part(self, term: str) -> Part:
         if term == "fingers":
             return Part(self._joints[-_FINGERS:], lambda: self._qpos()[-_FINGERS:])
+        box, _, is_turn = term.partition("@")
+        if is_turn:
+            return Part((f"{box}_turn",), lambda: self._turn(box))
         to, _, start = term.partition("-")
         if to != "tcp" and to not in self._task.objects:
             return Part((term,), lambda: float(self._flags()[term]))
@@ -71,8 +81,19 @@ class StateReader:
         return Part(tuple(f"{to}_{axis}" for axis in _AXES), lambda: self._position(to))
 
     def _qpos(self) -> np.ndarray:
-        return self._world.agent.robot.get_qpos()[0].numpy()
+        return np.concatenate([robot.get_qpos()[0].numpy() for robot in self._robots])
 
     def _position(self, name: str) -> np.ndarray:
-        actor = self._world.agent.tcp if name == "tcp" else getattr(self._world, self._task.objects[name])
-        return actor.pose.p[0].numpy()
+        return self._actor(name).pose.p[0].numpy()
+
+    def _turn(self, box: str) -> float:
+        """About the vertical, radians within a quarter turn: two opposite sides of a box are alike."""
+        sides, fingers = (
+            self._actor(name).pose.to_transformation_matrix()[0, :2, axis].numpy()
+            for name, axis in ((box, 0), ("tcp", 1))  # a box's side looks along x, the tool opens along y
+        )
+        turn = np.arctan2(sides[1], sides[0]) - np.arctan2(fingers[1], fingers[0])
+        return float((turn + np.pi / 4) % (np.pi / 2) - np.pi / 4)
+
+    def _actor(self, name: str) -> Any:
+        return self._world.agent.tcp if name == "tcp" else getattr(self._world, self._task.objects[name])

@@ -47,7 +47,7 @@ TASKS = {
         cameras=("base", "hand"),
         objects={"cube": "cube", "goal": "goal_site"},
         state_objects=("goal",),  # ManiSkill hides the goal marker from the cameras
-        privileged=("fingers", "is_grasped", "tcp", "cube-tcp", "goal-cube", "goal-tcp"),
+        privileged=("fingers", "is_grasped", "tcp", "cube-tcp", "cube@turn", "goal-cube", "goal-tcp"),
     ),
 }
 

@@ -87,12 +87,29 @@ def test_the_privileged_state_of_push_cube_is_tool_and_cube() -> None:
 @pytest.mark.simulator
 def test_the_privileged_state_of_pick_cube_tells_whether_the_cube_is_held() -> None:
     environment = maniskill("PickCube-v1", state=StateKind.PRIVILEGED)
-    assert len(names_of(environment)) == 15
+    assert len(names_of(environment)) == 16
     held, expert = names_of(environment).index("is_grasped"), expert_for("PickCube-v1")
     states = [environment.reset(3).state_S]
     while not environment.succeeded():
         states.append(environment.step(expert(environment.privileged())).observation.state_S)
     assert (states[0][held], states[-1][held]) == (0.0, 1.0)
+    environment.close()
+
+
+@pytest.mark.simulator
+def test_the_privileged_state_of_pick_cube_tells_the_turn_to_the_cubes_sides_as_its_expert_makes_it() -> None:
+    environment, expert = maniskill("PickCube-v1", state=StateKind.PRIVILEGED), expert_for("PickCube-v1")
+    at, made = names_of(environment).index("cube_turn"), environment.schema().action.names.index("rotation_z")
+    turns = []
+    for seed in range(6):
+        state_S = environment.reset(seed).state_S
+        action_A = expert(environment.privileged())
+        turns.append(state_S[at])
+        assert abs(state_S[at]) <= np.pi / 4
+        if abs(state_S[at]) < 0.05:
+            continue  # tilt may weigh more
+        assert np.sign(action_A[made]) == -np.sign(state_S[at])  # ManiSkill turns against the sign of its action
+    assert np.ptp(turns) > 0.3
     environment.close()
 
 
