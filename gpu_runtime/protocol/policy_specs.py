@@ -73,7 +73,7 @@ class RlJobSpec(Message):
     collection: CollectionSpec = CollectionSpec()
     training: RlTrainingSpec
     optimizer: OptimizerSpec = OptimizerSpec(
-        lr=3e-5, schedule="constant", warmup_steps=0, weight_decay=0.0, grad_clip=0.5
+        lr=1e-4, schedule="constant", warmup_steps=0, weight_decay=0.0, grad_clip=0.5
     )
     priority: Priority = 5
 

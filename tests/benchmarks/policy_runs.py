@@ -4,19 +4,21 @@ import argparse
 import contextlib
 import sys
 import time
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from gpu_runtime.environments.record import main as record
 from gpu_runtime.placement.roles import LocalRuntime
-from gpu_runtime.protocol.messages import DatasetBinding, SubmitJob, WorkloadState
+from gpu_runtime.protocol.messages import DatasetBinding, PolicyBinding, SubmitJob, WorkloadState
+from gpu_runtime.protocol.policy_specs import RlJobSpec
 from gpu_runtime.protocol.specs import SftJobSpec
 from gpu_runtime.workflows.evaluate_cli import evaluate_adapter
 from gpu_runtime.workflows.wilson import SuccessRate, success_rate
-from tests.benchmarks.policy_recipes import Recipe
+from tests.benchmarks.policy_recipes import RECIPES, Recipe, RlRecipe
 from tests.support.demonstrations import bind
-from tests.support.runtime import ended
+from tests.support.runtime import ended, events_of
 
 EPISODES = 50
 FIRST_SEED = 50_000  # demonstrations count up from 0
@@ -26,10 +28,12 @@ JOB_TIMEOUT_S = 3600
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Trained:
-    """An exported policy, and how long its job took."""
+    """A published policy, as later jobs are bound to it, and how its job went. ``metrics``: the last of each."""
 
     adapter: Path
+    binding: PolicyBinding
     train_s: float
+    metrics: Mapping[str, float]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -75,6 +79,28 @@ def sft_job(name: str, recipe: Recipe, binding: DatasetBinding, *, seed: int) ->
     return SubmitJob(job_id=f"{name}-{seed}", attempt=1, tenant_id="bench", spec=spec, dataset=binding)
 
 
+def rl_job(name: str, recipe: RlRecipe, start: PolicyBinding, *, seed: int) -> SubmitJob:
+    """The recipe as a tenant submits it, from a policy of its own."""
+    begin = RECIPES[recipe.start]
+    task = {"id": begin.environment, "state": begin.state, "max_steps": recipe.max_steps}
+    spec = RlJobSpec.model_validate(
+        {
+            "kind": "rl",
+            "name": recipe.title,
+            "policy": {"artifact": start.artifact_id},
+            "environment": task,
+            "algorithm": dict(recipe.algorithm),
+            "exploration": dict(recipe.exploration),
+            "executed_steps": begin.executed_steps,
+            "unexplored": list(recipe.unexplored),
+            "collection": dict(recipe.collection),
+            "training": {"seed": seed, "max_env_steps": recipe.env_steps_max} | dict(recipe.training),
+            "optimizer": dict(recipe.optimizer),
+        }
+    )
+    return SubmitJob(job_id=f"{name}-{seed}", attempt=1, tenant_id="bench", spec=spec, policy=start)
+
+
 async def run_job(runtime: LocalRuntime, submit: SubmitJob) -> Trained:
     """Submit and wait for the end. Raises RuntimeError with the job's own reason when it fails."""
     started_s = time.monotonic()
@@ -82,8 +108,14 @@ async def run_job(runtime: LocalRuntime, submit: SubmitJob) -> Trained:
     status = await ended(runtime, submit, JOB_TIMEOUT_S)
     if status.state is not WorkloadState.SUCCEEDED:
         raise RuntimeError(f"{submit.job_id}: {status.state}, {status.reason}: {status.message}")
-    (adapter,) = (runtime.config.state / "artifacts").glob(f"{submit.job_id}-1-v*/")
-    return Trained(adapter=adapter, train_s=time.monotonic() - started_s)
+    train_s, events = time.monotonic() - started_s, [event.body for event in events_of(runtime, submit.job_id)]
+    (adapter,) = (body for body in events if body.type == "artifact" and body.kind == "adapter")
+    return Trained(
+        adapter=runtime.config.state / "artifacts" / adapter.artifact_id,
+        binding=PolicyBinding(artifact_id=adapter.artifact_id, sha256=adapter.sha256, base_model=BASE),
+        train_s=train_s,
+        metrics={name: value for body in events if body.type == "metrics" for name, value in body.values.items()},
+    )
 
 
 async def play(recipe: Recipe, adapter: Path, *, parallel: int) -> Played:
