@@ -51,6 +51,17 @@ EVALUATION = Board(
                     smooth=False,
                     note="Of the episodes that were played to their end.",
                 ),
+                Chart(
+                    id="count",
+                    title="Episodes",
+                    unit="so far",
+                    curves=(
+                        Curve(series="eval/episodes", label="played", color=5, dotted=True),
+                        Curve(series="eval/counted", label="counted", color=3),
+                    ),
+                    smooth=False,
+                    note="Those solved at reset show nothing about the policy and are not counted.",
+                ),
             ),
         ),
         Group(title="Shared services", charts=_PREDICTIONS),

@@ -40,6 +40,17 @@ _PLAYED = Group(
             note="Mean over the batch; shorter usually means solved sooner.",
         ),
         Chart(
+            id="starts",
+            title="Different starts",
+            unit="of the batch",
+            curves=(
+                Curve(series="rollout/distinct_starts", label="different", color=3),
+                Curve(series="rollout/solved_at_reset", label="solved at reset", color=2, dotted=True),
+            ),
+            smooth=False,
+            note="Initial states; an episode solved at reset shows nothing about the policy.",
+        ),
+        Chart(
             id="stale",
             title="Staleness",
             unit="versions behind",

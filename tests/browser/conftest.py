@@ -93,9 +93,9 @@ def page(context: BrowserContext, complaints: Complaints) -> Page:
 
 
 @pytest.fixture
-def log_in(page: Page, stack: Stack):
-    def go(lab: dict[str, str]) -> Page:
-        page.goto(f"{stack.url}/login/")
+def log_in_at(page: Page):
+    def go(platform: Stack, lab: dict[str, str]) -> Page:
+        page.goto(f"{platform.url}/login/")
         page.get_by_label("E-mail").fill(lab["email"])
         page.get_by_label("Password").fill(lab["password"])
         page.get_by_role("button", name="Log in").click()
@@ -103,3 +103,8 @@ def log_in(page: Page, stack: Stack):
         return page
 
     return go
+
+
+@pytest.fixture
+def log_in(log_in_at, stack: Stack):
+    return lambda lab: log_in_at(stack, lab)

@@ -90,6 +90,8 @@ def rl_metrics(version: int, *, seed: int = 7) -> MetricsRecorded:
         "rollout/success_at_end": share * 0.93,
         "rollout/episode_steps": 50 - 24 * learned + noise.normal(0, 1.5),
         "rollout/episodes": 16.0,
+        "rollout/distinct_starts": float(noise.integers(13, 17)),
+        "rollout/solved_at_reset": 0.0,
         "rollout/env_steps": version * 560.0,
         "rollout/env_steps_per_s": 118 + noise.normal(0, 6),
         "rollout/staleness_mean": float(noise.uniform(0.4, 1.1)),

@@ -37,7 +37,7 @@ function showService(card, service, fresh) {
     state: fresh ? service.state : "not reachable",
     busy: (service.busy_share * 100).toFixed(1),
     window: `${window_s}\u00a0s`,
-    queue: `${service.queue_depth} waiting${service.reason ? `, ${service.reason}` : ""}`,
+    queue: `${service.queue_depth}${service.service === "environment" ? "" : " waiting"}${service.reason ? `, ${service.reason}` : ""}`,
     group: service.group_size_mean === null ? "nothing ran" : `${number(service.group_size_mean)} ${MEMBERS[service.service] ?? ""}`,
     latency: p95 === null ? "nothing asked" : `${number(p95)}\u00a0ms`,
     seats: (service.seats_total ?? null) === null ? "not told" : `${service.seats_used} of ${service.seats_total}`,
