@@ -8,7 +8,8 @@ from pydantic import ValidationError
 
 from gpu_runtime.data.errors import DatasetError
 from gpu_runtime.data.files import is_storable, read_json_object
-from gpu_runtime.protocol.schema import DatasetSchema, Declared
+from gpu_runtime.data.presets import PRESETS
+from gpu_runtime.protocol.schema import DatasetPreset, DatasetSchema, Declared
 
 DECLARED_FILE = "meta/joynexus.json"
 
@@ -56,7 +57,17 @@ def read_declared(root: Path, overrides: Mapping[str, Any] | None) -> Declared:
     if "schema" in own:
         own = _from_recorded_schema(own)
     parse_declared(own, source=DECLARED_FILE)
-    return parse_declared({**own, **(overrides or {})}, source="declared" if overrides else DECLARED_FILE)
+    if not overrides:
+        return parse_declared({**_preset(own), **own}, source=DECLARED_FILE)
+    parse_declared(overrides, source="declared")
+    return parse_declared({**_preset(own), **own, **_preset(overrides), **overrides}, source="declared")
+
+
+def _preset(raw: Mapping[str, Any]) -> Mapping[str, Any]:
+    """What the named preset declares; nothing without one."""
+    if not raw.get("preset"):
+        return {}
+    return PRESETS[DatasetPreset(raw["preset"])].declared.model_dump(mode="json", exclude_unset=True)
 
 
 def _from_recorded_schema(own: dict[str, Any]) -> dict[str, Any]:

@@ -19,7 +19,7 @@ from gpu_runtime.data.info import DatasetInfo, read_info
 from gpu_runtime.data.schema import infer_schema
 from gpu_runtime.data.tables import check_row_count, iter_rows, read_columns, scalar_column, vector_column
 from gpu_runtime.data.video import decode_at
-from gpu_runtime.protocol.schema import DatasetSchema
+from gpu_runtime.protocol.schema import DatasetPreset, DatasetSchema
 
 
 class LeRobotDataset:
@@ -27,6 +27,7 @@ class LeRobotDataset:
 
     def __init__(self, root: Path, info: DatasetInfo, catalogue: Catalogue, schema: DatasetSchema) -> None:
         self.root, self.info, self.schema = root, info, schema
+        self.preset: DatasetPreset | None = None  # whose conventions the importer says it follows
         self.episodes: tuple[Episode, ...] = catalogue.episodes
         self.tasks: Mapping[int, str] = catalogue.tasks
         self._starts = np.cumsum([0, *(episode.length for episode in catalogue.episodes)])
@@ -36,8 +37,10 @@ class LeRobotDataset:
         """Read the metadata of the dataset at ``path``; raises DatasetError naming the file and the field."""
         root = Path(path)
         info = read_info(root)
-        schema = infer_schema(info, read_declared(root, declared))
-        return cls(root, info, read_catalogue(root, info), schema)
+        known = read_declared(root, declared)
+        dataset = cls(root, info, read_catalogue(root, info), infer_schema(info, known))
+        dataset.preset = known.preset
+        return dataset
 
     @property
     def frame_count(self) -> int:

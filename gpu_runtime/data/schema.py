@@ -8,6 +8,7 @@ from gpu_runtime.data.declared import DECLARED_FILE, Declared
 from gpu_runtime.data.errors import DatasetError
 from gpu_runtime.data.features import dimension_names, image_shape
 from gpu_runtime.data.info import DIMENSIONS_MAX, INFO_FILE, DatasetInfo
+from gpu_runtime.data.presets import PRESETS
 from gpu_runtime.protocol.schema import Camera, DatasetSchema, VectorFeature
 
 ACTION_KEYS = ("action", "actions")
@@ -15,8 +16,10 @@ STATE_KEYS = ("observation.state", "state")
 _NUMBERS = re.compile(r"(float|int|uint)\d{1,2}|bool")
 
 
-def _pick(info: DatasetInfo, declared: str | None, usual: tuple[str, ...], role: str) -> str | None:
-    """The declared column, else the one usual column; two usual ones are ambiguous."""
+def _pick(
+    info: DatasetInfo, declared: str | None, preset: str | None, usual: tuple[str, ...], role: str
+) -> str | None:
+    """The declared column, else the preset's, else the one usual column; two usual ones are ambiguous."""
     if declared is not None:
         if declared not in info.features:
             raise DatasetError(
@@ -26,6 +29,8 @@ def _pick(info: DatasetInfo, declared: str | None, usual: tuple[str, ...], role:
                 feature=declared,
             )
         return declared
+    if preset in info.features:
+        return preset
     found = [key for key in usual if key in info.features]
     if len(found) > 1:
         raise DatasetError(
@@ -36,7 +41,7 @@ def _pick(info: DatasetInfo, declared: str | None, usual: tuple[str, ...], role:
     return found[0] if found else None
 
 
-def _vector(info: DatasetInfo, key: str) -> VectorFeature:
+def _vector(info: DatasetInfo, key: str, names: tuple[str, ...] | None) -> VectorFeature:
     feature = info.features[key]
     if len(feature.shape) != 1 or not 0 < feature.shape[0] <= DIMENSIONS_MAX or not _NUMBERS.fullmatch(feature.dtype):
         raise DatasetError(
@@ -46,12 +51,20 @@ def _vector(info: DatasetInfo, key: str) -> VectorFeature:
             file=INFO_FILE,
             feature=key,
         )
-    return VectorFeature(key=key, names=dimension_names(feature))
+    if names is not None and len(names) != feature.shape[0]:
+        raise DatasetError(
+            "declared_invalid",
+            f"{key} has {feature.shape[0]} dimensions; declared or preset are {len(names)} names: {', '.join(names)}",
+            file=INFO_FILE,
+            feature=key,
+        )
+    return VectorFeature(key=key, names=names or dimension_names(feature))
 
 
 def _cameras(info: DatasetInfo, declared: Declared) -> tuple[Camera, ...]:
     views = [key for key, feature in info.features.items() if feature.is_image and not feature.is_depth_map]
-    wanted = declared.cameras if declared.cameras is not None else tuple(views)
+    usual = PRESETS[declared.preset].views(tuple(views)) if declared.preset else tuple(views)
+    wanted = declared.cameras if declared.cameras is not None else usual
     unknown = [key for key in (*wanted, *declared.rotations) if key not in views]
     if unknown or len(set(wanted)) != len(wanted):
         raise DatasetError(
@@ -69,14 +82,16 @@ def _cameras(info: DatasetInfo, declared: Declared) -> tuple[Camera, ...]:
 
 def infer_schema(info: DatasetInfo, declared: Declared) -> DatasetSchema:
     """What must match between this dataset, a policy and an environment; deterministic for equal input."""
-    action = _pick(info, declared.action, ACTION_KEYS, "action")
+    preset = PRESETS[declared.preset] if declared.preset else None
+    action = _pick(info, declared.action, preset.action if preset else None, ACTION_KEYS, "action")
     if action is None:
         raise DatasetError(
             "feature_missing",
             f"no feature {' or '.join(ACTION_KEYS)}; there are: {', '.join(info.features)}",
             file=INFO_FILE,
         )
-    state, cameras = _pick(info, declared.state, STATE_KEYS, "state"), _cameras(info, declared)
+    state = _pick(info, declared.state, preset.state if preset else None, STATE_KEYS, "state")
+    cameras = _cameras(info, declared)
     if not cameras and state is None:
         raise DatasetError(
             "camera_missing",
@@ -86,8 +101,8 @@ def infer_schema(info: DatasetInfo, declared: Declared) -> DatasetSchema:
     try:
         return DatasetSchema(
             cameras=cameras,
-            state=_vector(info, state) if state is not None else None,
-            action=_vector(info, action),
+            state=_vector(info, state, declared.state_names) if state is not None else None,
+            action=_vector(info, action, declared.action_names),
             representation=declared.representation,
             gripper=declared.gripper,
             control_hz=declared.control_hz or info.fps,

@@ -82,12 +82,26 @@ class DatasetSchema(Message):
 Rotation = Annotated[int, Field(ge=0, lt=360, multiple_of=90)]
 
 
+DimensionNames = Annotated[
+    tuple[Annotated[str, Field(min_length=1, max_length=200)], ...], Field(min_length=1, max_length=4096)
+]
+
+
+class DatasetPreset(StrEnum):
+    """Benchmarks whose conventions need not be declared one by one."""
+
+    CALVIN = "calvin"  # 7 relative actions in [-1, 1], 15 numbers of robot_obs, rgb_static and rgb_gripper
+
+
 class Declared(Message):
     """What a recording's info.json cannot say. Comes with the import, else from its own meta/joynexus.json.
 
     ``rotations`` turns a camera's stored frames upright, counter-clockwise degrees; ``cameras`` orders or narrows
-    the views; ``state``/``action`` name the columns; ``control_hz`` where it differs from the recording's fps.
+    the views; ``state``/``action`` name the columns, ``state_names``/``action_names`` their dimensions;
+    ``control_hz`` where it differs from the recording's fps. ``preset`` sets what is not declared otherwise.
     """
+
+    preset: DatasetPreset | None = None
 
     representation: ActionRepresentation = ActionRepresentation.UNDECLARED
     gripper: Gripper | None = None
@@ -95,6 +109,8 @@ class Declared(Message):
     cameras: tuple[str, ...] | None = None
     state: str | None = None
     action: str | None = None
+    state_names: DimensionNames | None = None
+    action_names: DimensionNames | None = None
     control_hz: Annotated[float, Field(gt=0, le=10_000)] | None = None
     robot_type: Annotated[str, Field(min_length=1, max_length=200)] | None = None
 

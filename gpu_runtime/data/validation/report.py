@@ -8,6 +8,7 @@ from gpu_runtime.data.fingerprint import dataset_fingerprint
 from gpu_runtime.data.info import INFO_FILE
 from gpu_runtime.data.lerobot import LeRobotDataset
 from gpu_runtime.data.normalize import NormalizationMode, Normalizer
+from gpu_runtime.data.presets import PRESETS
 from gpu_runtime.data.statistics import dataset_statistics
 from gpu_runtime.data.validation.channel_order import check_channel_order
 from gpu_runtime.data.validation.findings import Findings
@@ -17,6 +18,8 @@ from gpu_runtime.data.validation.structure import check_structure
 from gpu_runtime.data.validation.tree import Tree, check_tree
 from gpu_runtime.data.validation.views import check_views
 from gpu_runtime.protocol.schema import DatasetStatistics, DatasetSummary, ValidationReport
+
+_ROUNDING = 1e-4
 
 
 def validate_dataset(root: Path, declared: Mapping[str, Any] | None = None) -> ValidationReport:
@@ -50,6 +53,7 @@ def _check(dataset: LeRobotDataset, tree: Tree, findings: Findings) -> DatasetSt
     with findings.guard(dataset.episodes[0].data_file):
         statistics = dataset_statistics(dataset)
         _check_constants(dataset, statistics, findings)
+        _check_preset(dataset, statistics, findings)
         images = check_stored_statistics(dataset, findings)
         check_channel_order(dataset, images, means, findings)
         return statistics
@@ -81,6 +85,24 @@ def _check_constants(dataset: LeRobotDataset, statistics: DatasetStatistics, fin
                 file=dataset.episodes[0].data_file,
                 feature=vector.key,
             )
+
+
+def _check_preset(dataset: LeRobotDataset, statistics: DatasetStatistics, findings: Findings) -> None:
+    """Refuse actions beyond the preset's range: they are of another kind, for example absolute poses."""
+    if dataset.preset is None:
+        return
+    limit, action = PRESETS[dataset.preset].action_limit, statistics.action
+    for dimension, name in enumerate(dataset.schema.action.names):
+        low, high = action.min[dimension], action.max[dimension]
+        if low < -limit - _ROUNDING or high > limit + _ROUNDING:
+            findings.error(
+                "action_range",
+                f"{dataset.schema.action.key} dimension {dimension} ({name}) goes from {low:.6g} to {high:.6g}; "
+                f"{dataset.preset.value}'s relative actions stay within -{limit:g} to {limit:g}",
+                file=dataset.episodes[0].data_file,
+                feature=dataset.schema.action.key,
+            )
+            return
 
 
 def _summary(dataset: LeRobotDataset, statistics: DatasetStatistics, tree: Tree) -> DatasetSummary:

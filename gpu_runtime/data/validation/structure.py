@@ -1,7 +1,7 @@
 """Do the metadata add up: totals, episode numbering, lengths, files that exist and files nobody refers to."""
 
 from gpu_runtime.data import episodes_v21, episodes_v30
-from gpu_runtime.data.features import flat_names
+from gpu_runtime.data.features import dimension_names, flat_names
 from gpu_runtime.data.info import INFO_FILE
 from gpu_runtime.data.lerobot import LeRobotDataset
 from gpu_runtime.data.validation.findings import Findings, Place
@@ -55,8 +55,9 @@ def _check_names(dataset: LeRobotDataset, findings: Findings) -> None:
     for vector in (dataset.schema.state, dataset.schema.action):
         if vector is None:
             continue
-        names = list(flat_names(dataset.info.features[vector.key].names))
-        if len(names) != vector.dim:
+        feature = dataset.info.features[vector.key]
+        names = list(flat_names(feature.names))
+        if len(names) != vector.dim and vector.names == dimension_names(feature):
             findings.warning(
                 "dimension_names",
                 f"{vector.key} has {len(names)} names for {vector.dim} dimensions; they are numbered instead",
