@@ -30,11 +30,20 @@ from gpu_runtime.environments.base import (
     check_cameras,
     check_options,
 )
-from gpu_runtime.environments.errors import SimulatorError, SimulatorMissing, UnknownEnvironment, UnknownOption
-from gpu_runtime.environments.maniskill_schema import SENSOR_SUFFIX, action_feature, gripper_of
+from gpu_runtime.environments.errors import UnknownEnvironment, UnknownOption
+from gpu_runtime.environments.maniskill_assets import missing
+from gpu_runtime.environments.maniskill_schema import (
+    CONTROL_MODES,
+    SENSOR_SUFFIX,
+    action_feature,
+    agents_of,
+    gripper_of,
+    per_robot,
+    representation_of,
+)
 from gpu_runtime.environments.maniskill_state import StateReader
-from gpu_runtime.environments.maniskill_tasks import REPRESENTATIONS, ManiSkillTask, task_of
-from gpu_runtime.protocol.schema import ActionRepresentation, DatasetSchema
+from gpu_runtime.environments.maniskill_tasks import TASKS, ManiSkillTask, task_of
+from gpu_runtime.protocol.schema import DatasetSchema
 
 _WITH_HAND_CAMERA = {"panda": "panda_wristcam"}
 _CAMERA_HOUSING = "camera_link"  # of panda_wristcam
@@ -50,7 +59,7 @@ def make(kind: EnvironmentKind) -> "ManiSkillEnvironment":
         raise UnknownEnvironment(f"env: ManiSkill has no {env_id!r}; allowed: {', '.join(sorted(REGISTERED_ENVS))}")
     task = task_of(env_id)
     states = [state for state in StateKind if state is not StateKind.PRIVILEGED or task.privileged]
-    check_options(kind, states=states, control_modes=tuple(REPRESENTATIONS))
+    check_options(kind, states=states, control_modes=CONTROL_MODES)
     return ManiSkillEnvironment(replace(kind, cameras=tuple(kind.cameras or task.cameras)), task)
 
 
@@ -81,19 +90,21 @@ def _start(kind: EnvironmentKind, task: ManiSkillTask) -> gymnasium.Env:
                 sim_backend="cpu",
                 render_backend="cpu",
                 sensor_configs={"width": kind.size, "height": kind.size},
-                max_episode_steps=task.max_steps,
+                max_episode_steps=_max_steps(env_id, task),
                 **options,
             )
     except AssertionError as error:
         if "not in supported modes" not in str(error):
             raise
         raise UnknownOption(f"control_mode: {control_mode!r} of {env_id}: {error}") from error
-    except (EOFError, FileNotFoundError) as error:
-        raise SimulatorMissing(f"env: {env_id} needs assets that are not installed ({error})") from error
-    except RuntimeError as error:
-        raise SimulatorMissing(
-            f"env: ManiSkill cannot start {env_id} ({error}). It needs a Vulkan device: deploy/system-packages.sh"
-        ) from error
+    except (EOFError, FileNotFoundError, ImportError, RuntimeError) as error:
+        raise missing(env_id, error) from error
+
+
+def _max_steps(env_id: str, task: ManiSkillTask) -> int:
+    """The declared limit; of a task nobody declared, ManiSkill's own where it has one."""
+    registered: int | None = REGISTERED_ENVS[env_id].max_episode_steps
+    return task.max_steps if env_id in TASKS or registered is None else registered
 
 
 class ManiSkillEnvironment:
@@ -101,20 +112,17 @@ class ManiSkillEnvironment:
 
     def __init__(self, kind: EnvironmentKind, task: ManiSkillTask) -> None:
         self.env_id, self.instruction = kind.env_id, task.instruction
+        self.max_steps = _max_steps(kind.env_id, task)
         self._task = task
         self._env = _start(kind, task)
         self._world = cast(Any, self._env.unwrapped)
-        if not isinstance(self._world.single_action_space, gymnasium.spaces.Box):
-            raise SimulatorError(
-                f"env: {self.env_id} moves several robots; one robot with one action vector is supported"
-            )
         self._flags: dict[str, Any] = {}
         self._start_try(seed=0)
         self._reader = StateReader(self._world, task, kind.state, lambda: self._flags)
         cameras = kind.cameras or ()
-        sensors = [name.removesuffix(SENSOR_SUFFIX) for name in self._world.scene.sensors]
-        check_cameras(self.env_id, cameras, sensors)
-        self._schema = self._describe(cameras or sensors, kind.size)
+        self._sensors = {name.removesuffix(SENSOR_SUFFIX): name for name in self._world.scene.sensors}
+        check_cameras(self.env_id, cameras, list(self._sensors))
+        self._schema = self._describe(cameras or list(self._sensors), kind.size)
 
     def _describe(self, cameras: Sequence[str], size: int) -> DatasetSchema:
         agent = self._world.agent
@@ -122,15 +130,11 @@ class ManiSkillEnvironment:
             cameras=tuple(camera_of(name, size) for name in cameras),
             state=self._reader.feature(),
             action=action_feature(agent),
-            representation=REPRESENTATIONS.get(agent.control_mode, ActionRepresentation.UNDECLARED),
+            representation=representation_of(agent),
             gripper=gripper_of(agent),
             control_hz=float(self._world.control_freq),
-            robot_type=agent.uid,
+            robot_type="+".join(one.uid for one in agents_of(agent).values()),
         )
-
-    @property
-    def max_steps(self) -> int | None:
-        return self._env.spec.max_episode_steps if self._env.spec else None
 
     def schema(self) -> DatasetSchema:
         return self._schema
@@ -147,7 +151,7 @@ class ManiSkillEnvironment:
 
     def step(self, action_A: np.ndarray) -> StepResult:
         action = check_action(action_A, self._schema)
-        _, reward, terminated, truncated, info = self._env.step(action)
+        _, reward, terminated, truncated, info = self._env.step(per_robot(self._world.agent, action))
         self._keep_flags(info)
         return StepResult(
             observation=self._observation(),
@@ -159,8 +163,8 @@ class ManiSkillEnvironment:
 
     def _hide_camera_housing(self) -> None:
         """Its mesh has 425,000 triangles, more than all the rest: without it a picture takes half the time."""
-        housing = self._world.agent.robot.links_map.get(_CAMERA_HOUSING)
-        for part in housing._objs if housing is not None else ():
+        housings = [agent.robot.links_map.get(_CAMERA_HOUSING) for agent in agents_of(self._world.agent).values()]
+        for part in [part for housing in housings if housing is not None for part in housing._objs]:
             visual = part.entity.find_component_by_type(RenderBodyComponent)
             if visual is not None and visual.is_enabled:
                 visual.disable()
@@ -184,7 +188,9 @@ class ManiSkillEnvironment:
             name: getattr(self._world, attribute).pose.raw_pose[0].numpy()
             for name, attribute in self._task.objects.items()
         }
-        return poses | {"tcp": self._world.agent.tcp.pose.raw_pose[0].numpy()} | self._flags
+        if hasattr(self._world.agent, "tcp"):
+            poses["tcp"] = self._world.agent.tcp.pose.raw_pose[0].numpy()
+        return poses | self._flags
 
     def snapshot(self) -> np.ndarray:
         return self._world.get_state()[0].numpy().copy()
@@ -199,7 +205,7 @@ class ManiSkillEnvironment:
         for marker in self._world._hidden_objects:  # goal markers that no camera of the robot may see
             marker.hide_visual()
         self._world.scene.update_render(update_sensors=True, update_human_render_cameras=False)
-        sensors = {key: self._world.scene.sensors[key.removeprefix(IMAGE_PREFIX) + SENSOR_SUFFIX] for key in keys}
+        sensors = {key: self._world.scene.sensors[self._sensors[key.removeprefix(IMAGE_PREFIX)]] for key in keys}
         for sensor in sensors.values():
             sensor.capture()
         return {key: self._picture(sensor) for key, sensor in sensors.items()}

@@ -1,9 +1,20 @@
-"""Names of a ManiSkill robot's action dimensions, read off its controllers."""
+"""A ManiSkill robot's action, read off its controllers; of several robots one after the other.
 
+Shapes: A action dimensions of all robots.
+"""
+
+from collections.abc import Mapping
 from typing import Any
 
+import numpy as np
+
 from gpu_runtime.environments.base import ACTION_KEY
-from gpu_runtime.protocol.schema import Gripper, GripperConvention, VectorFeature
+from gpu_runtime.environments.maniskill_tasks import REPRESENTATIONS
+from gpu_runtime.protocol.schema import ActionRepresentation, Gripper, GripperConvention, VectorFeature
+
+# Targets move on from the last target instead of from where the robot is; they mean the same change.
+_TO_TARGETS = {mode.replace("_delta_", "_target_delta_"): mode for mode in REPRESENTATIONS if "_delta_" in mode}
+CONTROL_MODES = (*REPRESENTATIONS, *_TO_TARGETS)
 
 SENSOR_SUFFIX = "_camera"  # ManiSkill's "base_camera" is our "base"
 _POSITION = ("delta_x", "delta_y", "delta_z")
@@ -28,10 +39,37 @@ def _controllers(agent: Any) -> dict[str, Any]:
     return getattr(agent.controller, "controllers", {"joint": agent.controller})
 
 
+def agents_of(agent: Any) -> Mapping[str, Any]:
+    """Every robot by a prefix for names: none for the only one."""
+    several = getattr(agent, "agents", None)
+    return {"": agent} if several is None else {f"robot{index}_": one for index, one in enumerate(several)}
+
+
 def action_feature(agent: Any) -> VectorFeature:
     """One name per action dimension, in the order in which the controllers take them."""
-    names = [name for uid, part in _controllers(agent).items() for name in _controller_names(uid, part)]
+    names = [
+        prefix + name
+        for prefix, one in agents_of(agent).items()
+        for uid, part in _controllers(one).items()
+        for name in _controller_names(uid, part)
+    ]
     return VectorFeature(key=ACTION_KEY, names=tuple(names))
+
+
+def representation_of(agent: Any) -> ActionRepresentation:
+    """What the robot's control mode means; that of several robots where they agree."""
+    modes = {one.control_mode for one in agents_of(agent).values()}
+    mode = modes.pop() if len(modes) == 1 else ""
+    return REPRESENTATIONS.get(_TO_TARGETS.get(mode, mode), ActionRepresentation.UNDECLARED)
+
+
+def per_robot(agent: Any, action_A: np.ndarray) -> Any:
+    """The action as ManiSkill takes it: [A] for one robot, [1, A] of each by its id for several."""
+    if not hasattr(agent, "agents"):
+        return action_A
+    dims = [one.single_action_space.shape[0] for one in agent.agents]
+    parts = np.split(action_A, np.cumsum(dims)[:-1])
+    return {uid: part[None] for uid, part in zip(agent.agents_dict, parts, strict=True)}
 
 
 def gripper_of(agent: Any) -> Gripper | None:

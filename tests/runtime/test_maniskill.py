@@ -8,13 +8,14 @@ import numpy as np
 import pytest
 
 from gpu_runtime.data.lerobot import LeRobotDataset
+from gpu_runtime.environments.adapters import adapter_between
 from gpu_runtime.environments.base import Environment
 from gpu_runtime.environments.demonstrations import Outcome, demonstrate
-from gpu_runtime.environments.errors import SimulatorMissing, UnknownCamera, UnknownEnvironment
+from gpu_runtime.environments.errors import SimulatorMissing, UnknownCamera, UnknownEnvironment, UnknownOption
 from gpu_runtime.environments.experts import expert_for
 from gpu_runtime.environments.record import main
 from gpu_runtime.environments.registry import make_environment
-from gpu_runtime.protocol.schema import ActionRepresentation, GripperConvention
+from gpu_runtime.protocol.schema import ActionRepresentation, Gripper, GripperConvention
 
 pytestmark = pytest.mark.simulator
 SIZE = 32
@@ -138,9 +139,96 @@ def test_unknown_ids_and_cameras_are_refused_with_those_that_exist() -> None:
         made("PushCube-v1", cameras=["hand2"])
 
 
-def test_a_task_that_needs_a_download_is_refused_instead_of_asking() -> None:
-    with pytest.raises(SimulatorMissing, match="assets that are not installed"):
-        made("PickSingleYCB-v1")
+@pytest.mark.parametrize(
+    ("env_id", "names"),
+    [
+        ("PickSingleYCB-v1", r"not installed: ycb \(python -m mani_skill.utils.download_asset ycb\)"),
+        ("AnymalC-Spin-v1", "not installed: anymal_c"),
+        ("OpenCabinetDoor-v1", "download_asset partnet_mobility_cabinet"),
+        ("SceneManipulation-v1", "replica_cad"),
+        ("DrawSVG-v1", "svgpathtools"),
+    ],
+)
+def test_a_task_that_needs_a_download_is_refused_with_the_packs_name_instead_of_asking(
+    env_id: str, names: str
+) -> None:
+    with pytest.raises(SimulatorMissing, match=names):
+        made(env_id)
+
+
+def starts_steps_and_shows(env_id: str) -> None:
+    environment = made(env_id)
+    schema = environment.schema()
+    assert schema.state is not None
+    assert len(set(schema.action.names)) == schema.action.dim
+    assert len(set(schema.state.names)) == schema.state.dim
+    assert environment.max_steps is not None
+    assert np.array_equal(environment.reset(1).state_S, environment.reset(1).state_S)
+    result = environment.step(np.zeros(schema.action.dim, np.float32))
+    assert np.isfinite([*result.observation.state_S, result.reward]).all()
+    for key, image in environment.render().items():
+        assert (image.shape, image.dtype) == ((SIZE, SIZE, 3), np.uint8), key
+        assert image.any(), key
+    environment.close()
+
+
+@pytest.mark.parametrize("env_id", ["PegInsertionSide-v1", "TwoRobotPickCube-v1", "MS-HopperStand-v1"])
+def test_tasks_with_two_cameras_two_robots_and_other_names_run(env_id: str) -> None:
+    starts_steps_and_shows(env_id)
+
+
+# fmt: off
+RUN_OFFLINE = (
+    "DrawTriangle", "Empty", "FMBAssembly1Easy", "LiftPegUpright", "PegInsertionSide", "PickCube", "PickCubeSO100",
+    "PlaceSphere", "PlugCharger", "PokeCube", "PullCube", "PullCubeTool", "PushCube", "PushT", "RollBall",
+    "SO100GraspCube", "StackCube", "StackPyramid", "TableTopFreeDraw", "TwoRobotPickCube", "TwoRobotStackCube",
+    "UnitreeG1PlaceAppleInBowl", "UnitreeG1Stand", "UnitreeG1TransportBox", "MS-AntRun", "MS-AntWalk",
+    "MS-CartpoleBalance", "MS-CartpoleSwingUp", "MS-HopperHop", "MS-HopperStand", "MS-HumanoidRun",
+    "MS-HumanoidStand", "MS-HumanoidWalk", "RotateSingleObjectInHandLevel0", "RotateSingleObjectInHandLevel1",
+    *(f"RotateValveLevel{level}" for level in range(5)),
+    *(f"TriFingerRotateCubeLevel{level}" for level in range(5)),
+)
+# fmt: on
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", RUN_OFFLINE)
+def test_every_task_whose_assets_are_in_the_package_runs(name: str) -> None:
+    starts_steps_and_shows(f"{name}-v1")
+
+
+def test_two_robots_take_one_action_vector_and_move_apart() -> None:
+    environment = made("TwoRobotPickCube-v1", cameras=())
+    names, before = environment.schema().state.names, environment.reset(0).state_S  # type: ignore[union-attr]
+    action = np.zeros(environment.schema().action.dim, np.float32)
+    action[environment.schema().action.names.index("robot1_panda_joint1")] = 1.0
+    for _ in range(3):
+        after = environment.step(action).observation.state_S
+    moved = {name: abs(delta) for name, delta in zip(names, after - before, strict=True)}
+    assert moved["robot1_panda_joint1"] > 0.05
+    assert moved["robot0_panda_joint1"] < 0.005
+    environment.close()
+
+
+@pytest.mark.parametrize(
+    ("mode", "representation", "dim"),
+    [
+        ("pd_joint_pos", ActionRepresentation.ABSOLUTE_JOINT, 8),
+        ("pd_ee_delta_pose", ActionRepresentation.DELTA_EE_SCALED, 7),
+        ("pd_joint_target_delta_pos", ActionRepresentation.DELTA_JOINT, 8),
+    ],
+)
+def test_a_control_mode_can_be_chosen(mode: str, representation: ActionRepresentation, dim: int) -> None:
+    environment = made("PushCube-v1", cameras=(), control_mode=mode)
+    assert (environment.schema().representation, environment.schema().action.dim) == (representation, dim)
+    environment.close()
+
+
+def test_a_control_mode_that_the_robot_does_not_have_is_refused() -> None:
+    with pytest.raises(UnknownOption, match="control_mode: PushCube-v1 has no 'fly'; allowed: pd_ee_delta_pos"):
+        made("PushCube-v1", control_mode="fly")
+    with pytest.raises(UnknownOption, match="control_mode: 'pd_ee_pose' of MS-HopperStand-v1"):
+        made("MS-HopperStand-v1", control_mode="pd_ee_pose")
 
 
 def test_a_task_nobody_declared_runs_with_the_robots_own_controller() -> None:
@@ -173,3 +261,20 @@ def test_replaying_recorded_actions_solves_the_task_at_the_last_one(recorded: Pa
         results = [pick_cube.step(action) for action in dataset.actions_NA()[first : first + episode.length]]
         assert [result.success for result in results] == [False] * (episode.length - 1) + [True]
         first += episode.length
+
+
+def test_a_demonstration_replays_through_the_adapter_whichever_way_its_data_say_the_gripper_opens(
+    push_cube: Environment, pick_cube: Environment
+) -> None:
+    for environment in (push_cube, pick_cube):
+        outcome, kept = demonstrate(environment, expert_for(environment.env_id), 42)
+        assert outcome is Outcome.SOLVED
+        assert kept is not None
+        schema = environment.schema()
+        closing = Gripper(index=schema.action.dim - 1, convention=GripperConvention.CLOSE_POSITIVE)
+        adapter = adapter_between(schema.model_copy(update={"gripper": closing}), schema)
+        turned_NA = kept.actions_NA.copy()
+        turned_NA[:, -1] *= -1
+        environment.reset(42)
+        results = [environment.step(action) for action in adapter(turned_NA)]
+        assert [result.success for result in results] == [False] * (len(results) - 1) + [True]
