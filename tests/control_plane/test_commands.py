@@ -11,6 +11,7 @@ from django.core.management import CommandError, call_command
 from django.test import Client
 
 from tenants.billing.models import PriceVersion
+from tenants.billing.seeds import DEFAULT_PRICES
 from tenants.datasets.models import DatasetVersion
 from tenants.scope import platform_scope
 from tests.support.story import Person, api_client
@@ -29,7 +30,7 @@ def test_bootstrap_makes_a_tenant_whose_owner_and_key_work():
     me = api_client(answer["api_key"]).get("/api/v1/me").json()
     assert me["tenant"] == {"id": answer["tenant_id"], "name": "Kitchen Lab", "role": "owner"}
     assert Client().login(email="ana@example.org", password=answer["password"])
-    assert PriceVersion.objects.count() == 2
+    assert PriceVersion.objects.count() == len(DEFAULT_PRICES)
 
 
 def test_bootstrap_takes_a_password_from_a_file_and_does_not_print_it(tmp_path: Path):
