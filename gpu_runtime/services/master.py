@@ -242,5 +242,5 @@ class Master:
 
 
 def _resumed(run: Run) -> LogWritten:
-    text = f"the runtime was restarted at step {run.step}; work since the last checkpoint is redone"
+    text = f"the runtime was restarted at step {run.step}; what was not yet durable is redone"
     return LogWritten(level="warning", message=text)
