@@ -140,6 +140,11 @@ class ManiSkillEnvironment:
         return self._schema
 
     def reset(self, seed: int) -> Proprioception:
+        """Start the try of ``seed``: always from the same state.
+
+        Once something is touched, two tries of one seed may part by about 1e-4: PhysX treats a contact in one of two
+        ways, depending on what happened before. Building the world anew at every reset costs 190 ms, a reset 2 ms.
+        """
         self._start_try(seed)
         return self._observation()
 
