@@ -224,6 +224,9 @@ class RlWorkflow:
 
     @property
     def _done(self) -> bool:
+        """Nothing is left to be produced or consumed; a stopped job reserves nothing any more."""
+        if self.job.stopped:
+            return True
         return not self.job.outstanding and (self._version >= self.spec.training.iterations or self._spent)
 
 

@@ -302,6 +302,7 @@ async def test_cancelled_while_it_waits_for_a_decision(runtime) -> None:
         await stopped(job, lambda: runtime.inference.policies.pinned())
     finally:
         release.set()
+    await job.until(lambda: not runtime.inference.policies.pinned())  # what was on the device ends for nobody
 
 
 async def test_cancelled_while_it_waits_for_training(runtime) -> None:
@@ -317,6 +318,17 @@ async def test_cancelled_while_it_waits_for_training(runtime) -> None:
     finally:
         release.set()
     await asyncio.wait_for(running, 3)
+
+
+async def test_a_stopped_producer_lets_the_others_hear_of_it(runtime) -> None:
+    """Nothing can be reserved for a stopped job, and asking for it at once again would block everybody."""
+    job = make_job(runtime, rl_spec())
+    await runtime.training.mount(job.mounted, weight=1)
+    first = await job.workflow._player.look()
+    runtime.queue.stop_job(job.mounted, reason="cancelled")
+    async with asyncio.timeout(3):
+        await job.workflow._producer(first)
+    await runtime.training.unmount(job.mounted)
 
 
 async def test_cancelled_before_it_has_begun(runtime) -> None:
