@@ -1,13 +1,12 @@
 """Every process of the platform is killed with -9 while two tenants train: nothing is lost, nothing twice."""
 
-import sqlite3
 import time
 from dataclasses import dataclass
 
 import pytest
 
 from joynexus_client import Client
-from tests.support.stack import Stack, sft_spec, upload_demonstrations
+from tests.support.stack import Stack, assert_measured_is_metered, sft_spec, upload_demonstrations
 
 STEPS, BATCH = 80, 4
 KILL_AT_STEP = 15
@@ -69,21 +68,6 @@ def assert_billed_once(client: Client, job: dict) -> None:
     prices = {row["meter"]: row for row in client.prices()}
     per_sample = float(prices["train.samples"]["price"]["amount"]) / prices["train.samples"]["per"]
     assert float(paid["train.samples"]["amount"]) == pytest.approx(STEPS * BATCH * per_sample, rel=1e-12)
-
-
-def assert_measured_is_metered(stack: Stack) -> None:
-    """To the microsecond, in the database: spans balance, and what tenants were metered is what was measured."""
-    with sqlite3.connect(stack.state / "control-plane.sqlite3") as books:
-        (unbalanced,) = books.execute(
-            "SELECT count(*) FROM jobs_devicespan WHERE busy_us <> overhead_us +"
-            " (SELECT coalesce(sum(value), 0) FROM json_each(shares))"
-        ).fetchone()
-        (measured,) = books.execute("SELECT sum(busy_us - overhead_us) FROM jobs_devicespan").fetchone()
-        (metered,) = books.execute(
-            "SELECT sum(quantity) FROM billing_usageevent WHERE meter = 'train.compute_us'"
-        ).fetchone()
-    assert unbalanced == 0
-    assert metered == measured
 
 
 def test_everything_stops_within_five_seconds_and_goes_on_where_it_was(stack: Stack, tenants: tuple[Tenant, ...]):

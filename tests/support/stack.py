@@ -5,6 +5,7 @@ import os
 import re
 import signal
 import socket
+import sqlite3
 import subprocess
 import sys
 import time
@@ -19,6 +20,11 @@ from tests.support.demonstrations import make_dataset
 
 ROOT = Path(__file__).resolve().parents[2]
 START_LIMIT_S = 90.0
+_COMPUTE_METERS = {
+    "training": "train.compute_us",
+    "inference": "predict.compute_us",
+    "environment": "env.compute_us",
+}
 _STARTED = re.compile(r"^supervisor\s+\| (\w+) started, process (\d+)$", re.MULTILINE)
 
 
@@ -136,6 +142,25 @@ def sft_spec(
         "training": {"steps": steps, "batch_size": 4, "evaluate_every": 20, "checkpoint_every": 10} | training,
         "optimizer": {"lr": 1e-3, "warmup_steps": 5},
     }
+
+
+def assert_measured_is_metered(stack: Stack) -> None:
+    """To the microsecond, in the database: spans balance, and what tenants were metered is what was measured."""
+    with sqlite3.connect(stack.state / "control-plane.sqlite3") as books:
+        (unbalanced,) = books.execute(
+            "SELECT count(*) FROM jobs_devicespan WHERE busy_us <> overhead_us +"
+            " (SELECT coalesce(sum(value), 0) FROM json_each(shares))"
+        ).fetchone()
+        measured = dict(
+            books.execute(
+                "SELECT service, sum(busy_us - overhead_us) FROM jobs_devicespan GROUP BY service"
+            ).fetchall()
+        )
+        metered = dict(books.execute("SELECT meter, sum(quantity) FROM billing_usageevent GROUP BY meter").fetchall())
+    assert unbalanced == 0
+    assert measured.keys() <= _COMPUTE_METERS.keys()
+    for service, meter in _COMPUTE_METERS.items():
+        assert metered.get(meter, 0) == measured.get(service, 0), service
 
 
 def _free_port() -> int:
