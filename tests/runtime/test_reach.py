@@ -1,13 +1,19 @@
 """The built-in reach environment: what it rewards, how a try ends, what its camera shows."""
 
+import json
+from pathlib import Path
+
 import numpy as np
 import pytest
 
+from gpu_runtime.data.lerobot import LeRobotDataset
+from gpu_runtime.environments.adapters import adapter_between
 from gpu_runtime.environments.base import Environment
 from gpu_runtime.environments.demonstrations import Outcome, demonstrate
 from gpu_runtime.environments.errors import UnknownCamera, UnknownEnvironment, WrongAction
 from gpu_runtime.environments.experts import expert_for
 from gpu_runtime.environments.reach import MAX_STEPS
+from gpu_runtime.environments.record import main as record
 from gpu_runtime.environments.registry import make_environment
 
 REACH = "joynexus/Reach-v0"
@@ -95,3 +101,13 @@ def test_the_camera_shows_the_dot_where_it_is(reach: Environment) -> None:
 def test_a_wrong_action_is_refused(reach: Environment) -> None:
     with pytest.raises(WrongAction, match="velocity_x"):
         reach.step(np.zeros(3))
+
+
+def test_a_recording_replayed_open_loop_solves_the_task_at_its_last_action(tmp_path: Path, reach: Environment) -> None:
+    assert record(f"--env {REACH} --episodes 5 --cameras none --out {tmp_path / 'reach'}".split()) == 0
+    dataset = LeRobotDataset.open(tmp_path / "reach")
+    adapter = adapter_between(dataset.schema, reach.schema())
+    for index, seed in enumerate(json.loads((tmp_path / "reach/meta/recording.json").read_text())["seeds"]):
+        reach.reset(seed)
+        results = [reach.step(action) for action in adapter(dataset.actions_NA()[dataset.rows(index)])]
+        assert [result.success for result in results] == [False] * (len(results) - 1) + [True]
