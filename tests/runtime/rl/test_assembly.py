@@ -6,7 +6,7 @@ Shapes: C executed steps per chunk.
 from collections.abc import Sequence
 from dataclasses import fields, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import numpy as np
 import pytest
@@ -18,6 +18,7 @@ from gpu_runtime.training.rl.advantages import assemble, estimate, needs_final_v
 from gpu_runtime.training.rl.batch import RlBatch, empty_batch, pack_rl_batch, unpack_rl_batch
 from gpu_runtime.training.rl.errors import NonFiniteReward, RolloutMismatch
 from gpu_runtime.training.rl.experience import Decision, Episode
+from gpu_runtime.training.rl.methods.registry import METHODS
 
 PLAIN = PpoSpec(type="ppo", gamma=1.0, gae_lambda=1.0, normalize_advantages=False)
 
@@ -75,6 +76,11 @@ def test_returns_go_on_behind_the_end_only_where_the_bootstrap_says_so(bootstrap
     assert found.returns_N.tolist() == pytest.approx([6 + tail, 3 + tail])
     assert found.advantage_N.tolist() == pytest.approx([5.5 + tail, 2.5 + tail])
     assert found.mask_NC.tolist() == [[True, True], [True, False]]
+
+
+def test_every_algorithm_a_job_can_ask_for_is_registered():
+    union = get_args(get_args(AlgorithmSpec)[0])
+    assert {get_args(spec.model_fields["type"].annotation)[0] for spec in union} == METHODS.keys()
 
 
 def test_a_final_value_that_the_bootstrap_needs_and_nobody_asked_for_is_refused():
