@@ -76,7 +76,7 @@ ROLLOUT = Board(
             charts=(
                 Chart(
                     id="success",
-                    title="Success",
+                    title="Success so far",
                     unit="% of episodes played",
                     curves=(
                         Curve(series="rollout/success_once", label="once", color=5, episodes="rollout/episodes"),
@@ -85,24 +85,32 @@ ROLLOUT = Board(
                     smooth=False,
                     percent=True,
                     scale=100.0,
+                    note="Band: Wilson 95 % interval of success once.",
                 ),
                 Chart(
                     id="return",
                     title="Return",
-                    unit="per episode, the environment's reward",
+                    unit="mean so far, the environment's reward",
                     curves=(Curve(series="rollout/return", label="return", color=1),),
+                    smooth=False,
                 ),
                 Chart(
                     id="length",
                     title="Episode length",
-                    unit="steps",
+                    unit="steps, mean so far",
                     curves=(Curve(series="rollout/episode_steps", label="steps", color=3),),
+                    smooth=False,
                 ),
                 Chart(
-                    id="env_speed",
-                    title="Environment speed",
-                    unit="steps per second",
-                    curves=(Curve(series="rollout/env_steps_per_s", label="steps/s", color=3),),
+                    id="count",
+                    title="Episodes",
+                    unit="so far",
+                    curves=(
+                        Curve(series="rollout/episodes", label="played", color=3),
+                        Curve(series="rollout/distinct_starts", label="starts", color=5, dotted=True),
+                    ),
+                    smooth=False,
+                    note="Different initial states among those played; those solved at reset are left out.",
                 ),
             ),
         ),
