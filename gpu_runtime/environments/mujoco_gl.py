@@ -42,10 +42,11 @@ def choose_gl() -> str:
 
 def _failure(backend: str) -> str | None:
     """Why MuJoCo cannot draw with ``backend``; None when it can."""
+    inherited = {name: value for name, value in os.environ.items() if name != "PYOPENGL_PLATFORM"}  # MuJoCo sets it
     try:
         done = subprocess.run(
             [sys.executable, "-c", _PROBE],
-            env=os.environ | {VARIABLE: backend},
+            env=inherited | {VARIABLE: backend},
             stdin=subprocess.DEVNULL,
             capture_output=True,
             text=True,
