@@ -1,7 +1,5 @@
 """The benchmark's recipes are jobs that a tenant could submit; the benchmark itself runs for minutes, elsewhere."""
 
-from pathlib import Path
-
 import pytest
 
 from gpu_runtime.data.validation.report import validate_dataset
