@@ -10,16 +10,8 @@ from gpu_runtime.scheduler.staleness import Freshness
 from gpu_runtime.scheduler.states import TrainingJobState
 from gpu_runtime.workflows.rl_plan import RlPlan
 from gpu_runtime.workflows.sft import WorkloadFailed
-from tests.support.rl_jobs import (
-    Job,
-    block_inference,
-    block_training,
-    bump_version,
-    make_job,
-    rl_runtime,
-    rl_spec,
-    shorten_deadlines,
-)
+from tests.support.rl_faults import bump_version, pause_leases, shorten_deadlines
+from tests.support.rl_jobs import Job, make_job, rl_runtime, rl_spec
 
 GRPO = {"type": "grpo", "group_size": 2}
 
@@ -228,16 +220,15 @@ async def test_an_environment_that_cannot_be_ends_the_job_before_a_step(
 
 async def test_batches_that_are_all_too_old_at_once_are_dropped_and_the_run_goes_on(runtime) -> None:
     job = make_job(runtime, rl_spec(collection={"max_staleness": 3}, training={"iterations": 12}))
-    release = block_training(runtime)
     running = asyncio.create_task(job.run())
-    await asyncio.sleep(0)
-    release.set()
     await job.until(lambda: job.mounted.slot.policy_version == 1)
-    release = block_training(runtime)
-    await job.until(lambda: len(job.in_state(TrainingJobState.READY)) >= 2)
+    go_on = pause_leases(runtime)
+    await job.until(
+        lambda: len(job.in_state(TrainingJobState.READY)) >= 2 and not job.in_state(TrainingJobState.LEASED)
+    )
     dropped = len(job.in_state(TrainingJobState.READY))
     bump_version(job, by=6)
-    release.set()
+    go_on()
     await running
     assert job.mounted.slot.policy_version == 12
     assert job.mounted.dropped_stale >= dropped
@@ -251,88 +242,3 @@ async def test_nothing_but_stale_batches_ends_the_job_with_a_reason(runtime) -> 
         await job.run()
     assert failed.value.failure.reason == "all_rollouts_stale"
     assert job.mounted.dropped_stale == 10
-
-
-# --- stopping
-
-
-async def stopped(job: Job, condition) -> None:
-    """Run until the condition holds, then cancel: it must end soon, and hold nothing (``run`` checks)."""
-    running = asyncio.create_task(job.run())
-    await job.until(condition)
-    job.workflow.stop("cancelled")
-    await asyncio.wait_for(running, 3)
-
-
-async def test_cancelled_while_it_waits_for_seats(tmp_path: Path) -> None:
-    async with rl_runtime(tmp_path, env_seats_per_tenant=2, env_seats_total=2) as runtime:
-        held = await runtime.pool._desk.take("bob", 2, None)
-        job = make_job(runtime, rl_spec())
-        await stopped(job, lambda: runtime.pool.status().waiting)
-        assert "waiting for environment seats: all are taken; place 1 in the queue" in job.told.logs()
-        runtime.pool._desk.give_back(held)
-
-
-async def test_cancelled_while_it_waits_to_start_a_rollout(tmp_path: Path) -> None:
-    async with rl_runtime(tmp_path, rollouts_per_tenant=1) as runtime:
-        taken = await runtime.rollouts.take("alice", 1, None)
-        job = make_job(runtime, rl_spec())
-        running = asyncio.create_task(job.workflow.run())
-        await runtime.training.mount(job.mounted, weight=1)
-        await job.until(lambda: runtime.rollouts.waiting)
-        job.workflow.stop("cancelled")
-        await asyncio.wait_for(running, 3)
-        assert runtime.rollouts.waiting == 0
-        runtime.rollouts.give_back(taken)
-        await runtime.training.unmount(job.mounted)
-
-
-async def test_cancelled_in_the_middle_of_a_chunk(runtime, faults) -> None:
-    faults(1)
-    job = make_job(runtime, rl_spec(environment={"id": "faulty/Hang"}))
-    await stopped(job, lambda: not Path(faults.__closure__[0].cell_contents).read_bytes())
-    (used,) = [use for use in job.told.uses if use.work == "rollout/1"]
-    assert (used.steps, used.reason) == (8, None), "what was played before is paid"
-
-
-async def test_cancelled_while_it_waits_for_a_decision(runtime) -> None:
-    job = make_job(runtime, rl_spec())
-    release = block_inference(runtime)
-    try:
-        await stopped(job, lambda: runtime.inference.policies.pinned())
-    finally:
-        release.set()
-    await job.until(lambda: not runtime.inference.policies.pinned())  # what was on the device ends for nobody
-
-
-async def test_cancelled_while_it_waits_for_training(runtime) -> None:
-    job = make_job(runtime, rl_spec(collection={"max_staleness": 0}))
-    running = asyncio.create_task(job.run())
-    await job.until(lambda: job.workflow._published == 0)
-    release = block_training(runtime)
-    try:
-        await job.until(lambda: job.in_state(TrainingJobState.LEASED))
-        await asyncio.sleep(0.1)
-        job.workflow.stop("cancelled")
-        await asyncio.sleep(0.2)
-    finally:
-        release.set()
-    await asyncio.wait_for(running, 3)
-
-
-async def test_a_stopped_producer_lets_the_others_hear_of_it(runtime) -> None:
-    """Nothing can be reserved for a stopped job, and asking for it at once again would block everybody."""
-    job = make_job(runtime, rl_spec())
-    await runtime.training.mount(job.mounted, weight=1)
-    first = await job.workflow._player.look()
-    runtime.queue.stop_job(job.mounted, reason="cancelled")
-    async with asyncio.timeout(3):
-        await job.workflow._producer(first)
-    await runtime.training.unmount(job.mounted)
-
-
-async def test_cancelled_before_it_has_begun(runtime) -> None:
-    job = make_job(runtime, rl_spec())
-    job.workflow.stop("cancelled")
-    await asyncio.wait_for(job.run(), 3)
-    assert job.told.uses == []

@@ -1,11 +1,10 @@
 """Reinforcement-learning jobs on a whole runtime in this process: real queue, trainer, inference and environments."""
 
 import asyncio
-import threading
 from collections.abc import AsyncIterator, Callable
-from concurrent.futures import Executor, ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +17,6 @@ from gpu_runtime.models.backbones.base import Backbone
 from gpu_runtime.models.policy import Policy
 from gpu_runtime.models.rl_slots import RlSlot
 from gpu_runtime.placement.roles import LocalRuntime
-from gpu_runtime.protocol.ids import JobId
 from gpu_runtime.protocol.messages import Event, EventBody
 from gpu_runtime.protocol.policy_specs import RlJobSpec
 from gpu_runtime.protocol.schema import DatasetStatistics, VectorStatistics
@@ -246,35 +244,6 @@ def make_job(runtime: LocalRuntime, spec: RlJobSpec, *, tenant: str = "alice", *
         **options,
     )
     return Job(runtime=runtime, workflow=workflow, told=told, batches=readers.batches)
-
-
-def bump_version(job: Job, *, by: int) -> None:
-    """As if so many updates had come between two looks at the queue."""
-    slot = job.mounted.slot
-    slot.step += by  # type: ignore[union-attr]
-    job.runtime.queue.queue.set_policy_version(JobId(job.mounted.key), slot.step)
-
-
-def block(executor: Executor) -> threading.Event:
-    """Keep its one thread busy until the event is set."""
-    release = threading.Event()
-    executor.submit(release.wait, WAIT_S)
-    return release
-
-
-def block_training(runtime: LocalRuntime) -> threading.Event:
-    return block(runtime.training.compute)
-
-
-def block_inference(runtime: LocalRuntime) -> threading.Event:
-    assert runtime.inference._compute is not None
-    return block(runtime.inference._compute)
-
-
-def shorten_deadlines(runtime: LocalRuntime, **seconds: float) -> None:
-    """Of calls of environments that are opened from now on."""
-    limits = runtime.pool.limits
-    runtime.pool.limits = replace(limits, deadlines=replace(limits.deadlines, **seconds))
 
 
 @asynccontextmanager
