@@ -251,10 +251,12 @@ async def test_a_dataset_that_breaks_after_its_submit_fails_its_job_alone(
         if damage == "folder":
             shutil.rmtree(path)
         for video in path.rglob("*.mp4"):
-            data = video.read_bytes()
-            video.unlink()
-            if damage == "half":
-                video.write_bytes(data[: len(data) // 2])
+            if damage == "half":  # at one blow: a reader in between must not find the file missing
+                half = video.with_suffix(".half")
+                half.write_bytes(video.read_bytes()[: video.stat().st_size // 2])
+                half.replace(video)
+            else:
+                video.unlink()
         status = await ended(runtime, bad)
         assert (await ended(runtime, good)).state is WorkloadState.SUCCEEDED
         assert (status.state, status.reason) == (WorkloadState.FAILED, reason), status
