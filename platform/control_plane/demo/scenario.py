@@ -1,7 +1,7 @@
 """Who takes part in the demo and what each asks for. Settings: those under which learning was measured to work."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 BASE_MODEL = "tiny-qwen3-vl"
@@ -46,7 +46,11 @@ class Imitation:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reinforcement:
-    """Reinforcement learning: the parts of the job that are not policy or environment."""
+    """Reinforcement learning: the parts of the job that are not the policy.
+
+    ``environment``: the one to learn in where it is not the one of the evaluation, such as its twin with a denser
+    reward.
+    """
 
     algorithm: Options
     exploration: Options
@@ -54,6 +58,7 @@ class Reinforcement:
     training: Options
     optimizer: Options
     unexplored: tuple[str, ...] = ()
+    environment: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -75,7 +80,6 @@ class Participant:
     must_improve: bool
     episodes: int = 50  # of each evaluation
     videos: int = 2  # of each evaluation, per outcome
-    environment_options: Options = field(default_factory=dict)
 
     @property
     def algorithm(self) -> str:

@@ -36,9 +36,9 @@ def _title(who: Participant) -> str:
     return f"{who.demonstrations.task} {who.algorithm} {who.head_name}"
 
 
-def _environment(who: Participant) -> dict[str, Any]:
+def _environment(who: Participant, other: str | None = None) -> dict[str, Any]:
     task = who.demonstrations
-    return {"id": task.environment, "state": task.state, "max_steps": who.max_steps, **who.environment_options}
+    return {"id": other or task.environment, "state": task.state, "max_steps": who.max_steps}
 
 
 def _imitation(who: Participant, course: Imitation, version_id: str, name: str) -> dict[str, Any]:
@@ -58,7 +58,7 @@ def _reinforcement(who: Participant, course: Reinforcement, start_artifact: str)
         "kind": "rl",
         "name": _title(who),
         "policy": {"artifact": start_artifact},
-        "environment": _environment(who),
+        "environment": _environment(who, course.environment),
         "algorithm": dict(course.algorithm),
         "exploration": dict(course.exploration),
         "executed_steps": who.executed_steps,
