@@ -6,6 +6,7 @@ from typing import Any
 
 from django import template
 
+from frontend.episodes import outcome_tone, outcome_word
 from frontend.evaluations import Rate
 from frontend.facts import algorithm_word, kind_word, step_word
 from jobs.models import Job
@@ -74,6 +75,8 @@ def state_word(state: str) -> str:
 register.filter("kind_word", kind_word)
 register.filter("step_word", step_word)
 register.filter("algorithm_word", algorithm_word)
+register.filter("outcome_word", outcome_word)
+register.filter("outcome_tone", outcome_tone)
 
 
 @register.filter

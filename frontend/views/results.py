@@ -1,6 +1,7 @@
 """Parts of a job's page that are asked for on their own: its videos and its episodes."""
 
 from collections import Counter
+from http import HTTPStatus
 from uuid import UUID
 
 from django.core.paginator import Paginator
@@ -8,10 +9,12 @@ from django.http import HttpResponse
 from django.shortcuts import render
 from django.views.decorators.http import require_safe
 
-from frontend.episodes import CAUSES, ReportMissing, read_episodes
+from frontend.episodes import CAUSES
 from frontend.videos import OUTCOMES, Wish, gallery
 from frontend.views.page import page
+from jobs.selectors.evaluation import episodes_of, evaluation_report
 from jobs.selectors.jobs import job_get
+from tenants.errors import ApplicationError
 from tenants.permissions import Permission
 from tenants.requests import PageRequest
 
@@ -33,9 +36,11 @@ def job_videos(request: PageRequest, job_id: UUID) -> HttpResponse:
 def job_episodes(request: PageRequest, job_id: UUID) -> HttpResponse:
     """One page of the episodes with the wanted outcome; a report that cannot be read now is said to be so."""
     try:
-        every = read_episodes(request.tenant, job_id)
-    except ReportMissing as error:
-        return render(request, "console/parts/episodes.html", {"missing": str(error)})
+        every = episodes_of(evaluation_report(request.tenant, job_id))
+    except ApplicationError as error:
+        if error.status == HTTPStatus.NOT_FOUND:
+            raise
+        return render(request, "console/parts/episodes.html", {"missing": error.detail})
     outcome = request.GET.get("outcome", "")
     chosen = [own for own in every if own.outcome == outcome] if outcome in CAUSES else every
     found = Counter(own.outcome for own in every)

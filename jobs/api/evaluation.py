@@ -12,7 +12,7 @@ from rest_framework.views import APIView
 from jobs.api.evaluation_output import EvaluationOutput
 from jobs.api.queries import Formatted
 from jobs.api.tables import MEDIA_TYPE, CsvRenderer, csv_answer, wants_csv
-from jobs.selectors.evaluation import EPISODE_COLUMNS, episode_rows, evaluation_report
+from jobs.selectors.evaluation import EPISODE_COLUMNS, episodes_of, evaluation_report
 from tenants.bodies import parse_query
 from tenants.permissions import Permission
 from tenants.requests import TenantRequest
@@ -37,5 +37,5 @@ class JobEvaluationApi(APIView):
         parse_query(EvaluationQuery, request.query_params)
         report = evaluation_report(request.tenant, job_id)
         if wants_csv(request):
-            return csv_answer(EPISODE_COLUMNS, episode_rows(report), name=f"episodes-{job_id}")
+            return csv_answer(EPISODE_COLUMNS, (own.row for own in episodes_of(report)), name=f"episodes-{job_id}")
         return Response(report)

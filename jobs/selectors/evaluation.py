@@ -1,7 +1,8 @@
-"""What an evaluation found: the report as it was published, and its episodes as rows."""
+"""What an evaluation found: the report as it was published, and its episodes one by one."""
 
 import json
-from collections.abc import Iterator
+from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any
 from uuid import UUID
 
@@ -15,6 +16,29 @@ from tenants.scope import tenant_scope
 EPISODE_COLUMNS = (
     *("task", "seed", "outcome", "success_once", "success_at_end", "steps", "return", "error", "initial_state"),
 )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Episode:
+    """One planned episode. ``outcome``: success, max_steps, terminated, error or solved_at_reset."""
+
+    task: str
+    seed: int
+    outcome: str
+    success_once: bool
+    success_at_end: bool
+    steps: int
+    total_return: float | None
+    error: str
+    initial_state: str
+
+    @property
+    def row(self) -> tuple[Any, ...]:
+        """Values of EPISODE_COLUMNS."""
+        return (
+            *(self.task, self.seed, self.outcome, self.success_once, self.success_at_end, self.steps),
+            *(self.total_return, self.error, self.initial_state),
+        )
 
 
 def evaluation_artifact(tenant: Tenant, job_id: UUID) -> Artifact:
@@ -35,17 +59,31 @@ def evaluation_report(tenant: Tenant, job_id: UUID) -> dict[str, Any]:
     except ValueError:
         report = None
     if not isinstance(report, dict):
-        raise ApplicationError(code="report_invalid", status=502, detail="The published report is no JSON object.")
+        raise _unreadable("is no JSON object")
     return report
 
 
-def episode_rows(report: dict[str, Any]) -> Iterator[tuple[Any, ...]]:
-    """One row of EPISODE_COLUMNS per planned episode, in the report's order."""
-    for task in report.get("tasks", []):
-        name = task["protocol"]["environment"]
-        for own in task["episodes"]:
-            flags = (own["success_once"], own["success_at_end"])
-            yield (
-                *(name, own["seed"], own["cause"], *flags, own["steps"], own["return"]),
-                *(own.get("error"), own.get("initial_state")),
-            )
+def episodes_of(report: Mapping[str, Any]) -> list[Episode]:
+    """Every planned episode in the report's order. Raises ApplicationError 502 for a report of another form."""
+    try:
+        return [_episode(task["protocol"]["environment"], row) for task in report["tasks"] for row in task["episodes"]]
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        raise _unreadable("is not in the form that this release knows") from error
+
+
+def _episode(task: str, row: Mapping[str, Any]) -> Episode:
+    return Episode(
+        task=str(task),
+        seed=int(row["seed"]),
+        outcome=str(row["cause"]),
+        success_once=bool(row["success_once"]),
+        success_at_end=bool(row["success_at_end"]),
+        steps=int(row["steps"]),
+        total_return=row["return"],
+        error=row.get("error") or "",
+        initial_state=row.get("initial_state") or "",
+    )
+
+
+def _unreadable(what: str) -> ApplicationError:
+    return ApplicationError(code="report_invalid", status=502, detail=f"The published report {what}.")

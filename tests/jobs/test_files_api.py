@@ -211,6 +211,18 @@ def test_episodes_come_as_a_table_that_no_spreadsheet_runs(
     ]
 
 
+def test_a_report_of_another_form_is_refused_as_a_whole_not_broken_off_in_the_middle(
+    alice: Person, runtime: InMemoryRuntime
+) -> None:
+    job, key = start_policy_job(alice, runtime, "evaluation")
+    odd = REPORT | {"tasks": [*REPORT["tasks"], {"protocol": {}}]}
+    publish(runtime, key, "evaluation", json.dumps(odd).encode(), media_type="application/json", name="report")
+    relay_all(runtime)
+    answer = alice.api.get(f"/api/v1/jobs/{job.pk}/evaluation?format=csv")
+    assert (answer.status_code, answer["Content-Type"]) == (502, "application/problem+json")
+    assert json.loads(answer.content)["type"].endswith("report-invalid")
+
+
 def test_a_refusal_is_a_problem_also_for_those_who_asked_for_a_table(charlie: Person, evaluated: str) -> None:
     answer = charlie.api.get(f"/api/v1/jobs/{evaluated}/evaluation", headers={"Accept": "text/csv"})
     assert (answer.status_code, answer["Content-Type"]) == (404, "application/problem+json")

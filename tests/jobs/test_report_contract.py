@@ -10,7 +10,7 @@ from gpu_runtime.workflows.evaluation_protocol import EvaluationProtocol
 from gpu_runtime.workflows.evaluation_report import EvaluationReport
 from gpu_runtime.workflows.evaluation_result import Cause, EpisodeRecord, EvaluationResult
 from jobs.api.evaluation_output import EvaluationOutput
-from jobs.selectors.evaluation import EPISODE_COLUMNS, episode_rows
+from jobs.selectors.evaluation import EPISODE_COLUMNS, episodes_of
 from jobs.services.adapter_facts import AdapterFacts
 from joynexus_client import answers
 from tests.support.exported_adapters import HORIZON, Demonstrated
@@ -55,7 +55,7 @@ def report() -> dict[str, Any]:
 
 
 def test_every_episode_of_the_runtimes_report_is_a_row(report: dict[str, Any]) -> None:
-    rows = [dict(zip(EPISODE_COLUMNS, row, strict=True)) for row in episode_rows(report)]
+    rows = [dict(zip(EPISODE_COLUMNS, own.row, strict=True)) for own in episodes_of(report)]
     assert [(row["task"], row["seed"], row["outcome"]) for row in rows] == [
         ("PushCube-v1", 50_000, "success"),
         ("PushCube-v1", 50_001, "error"),
