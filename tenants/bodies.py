@@ -14,6 +14,7 @@ from tenants.pointers import complaint
 M = TypeVar("M", bound=BaseModel)
 _NAME_SHOWN_MAX = 120
 _DEPTH_MAX = 64
+_INTEGER_MIN, _INTEGER_MAX = -(2**63), 2**63 - 1  # what databases and messages hold
 
 
 @overload
@@ -68,7 +69,7 @@ def refuse_repeated(params: Any, at: str = "?") -> None:
 
 
 def refuse_unstorable(data: Any, at: str = "", separator: str = "/") -> None:
-    """Refuse what no database keeps: NUL, halves of surrogate pairs, infinite numbers, nesting without end."""
+    """Refuse what no database keeps: NUL, halves of surrogate pairs, numbers and nesting without end."""
     for pointer, value, depth in _leaves(data, at, separator):
         if depth > _DEPTH_MAX:
             raise _unstorable(pointer, "too_deep", f"At most {_DEPTH_MAX} levels of nesting are allowed.")
@@ -76,6 +77,9 @@ def refuse_unstorable(data: Any, at: str = "", separator: str = "/") -> None:
             raise _unstorable(pointer, "text_invalid", "NUL characters and lone surrogates are not allowed.")
         if isinstance(value, float) and not math.isfinite(value):
             raise _unstorable(pointer, "number_invalid", f"Numbers must be finite; got {value}.")
+        if isinstance(value, int) and not _INTEGER_MIN <= value <= _INTEGER_MAX:
+            detail = f"Whole numbers must lie within {_INTEGER_MIN} and {_INTEGER_MAX}."
+            raise _unstorable(pointer, "number_invalid", detail)
 
 
 def _unstorable(pointer: str, code: str, detail: str) -> ApplicationError:

@@ -95,7 +95,7 @@ class JobDetailOutput(JobOutput):
     spec = SpecField()
     cost = serializers.SerializerMethodField(help_text="So far.")
     compute_share = serializers.SerializerMethodField(
-        help_text="This tenant's part (0 to 1) of the device time measured during the job's life."
+        help_text="This tenant's part (0 to 1) of the device time, training and inference, of the job's life."
     )
     attempts = serializers.SerializerMethodField()
     recorded = serializers.SerializerMethodField(help_text="Dataset versions made of this job's episodes.")

@@ -36,6 +36,8 @@ class ServiceOutput(serializers.Serializer[Any]):
     queue_depth = serializers.IntegerField()
     group_size_mean = serializers.FloatField(allow_null=True)
     latency_p95_ms = serializers.FloatField(allow_null=True, help_text="From request to answer, of inference.")
+    seats_used = serializers.IntegerField(allow_null=True, help_text="Environments in use, by whomever.")
+    seats_total = serializers.IntegerField(allow_null=True, help_text="Environments there may be at once.")
 
 
 class RuntimeOutput(serializers.Serializer[Any]):

@@ -8,11 +8,14 @@ from django.db.models.functions import Cast, Coalesce
 from django.utils import timezone
 
 from jobs.models import Artifact, DeviceSpan, Job, PolicyVersion
+from jobs.selectors.utilization import INFERENCE, TRAINING
 from tenants.access import access_row
 from tenants.identity import memberships_of
 from tenants.models import Tenant, User
 from tenants.permissions import Permission, permissions_of
 from tenants.scope import tenant_scope
+
+ON_DEVICE = (TRAINING, INFERENCE)
 
 
 def job_list(tenant: Tenant, *, state: str = "", kind: str = "", query: str = "") -> QuerySet[Job]:
@@ -71,12 +74,13 @@ def policy_version_list(tenant: Tenant, job_id: UUID) -> QuerySet[PolicyVersion]
 def compute_share(tenant: Tenant, job: Job) -> float | None:
     """This tenant's part (0 to 1) of the device time measured during the job's life; None before the first step.
 
-    The sum runs over every tenant's spans, but only this tenant's shares leave the database.
+    Device time is that of training and inference; simulators compute on their own processors. The sum runs over
+    every tenant's spans, but only this tenant's shares leave the database.
     """
     if job.started_at is None:
         return None
     own = Cast(KT(f"shares__{tenant.pk}"), BigIntegerField())
     until = job.finished_at or timezone.now()
-    spans = DeviceSpan.objects.filter(started_at__gte=job.started_at, started_at__lte=until)
+    spans = DeviceSpan.objects.filter(service__in=ON_DEVICE, started_at__gte=job.started_at, started_at__lte=until)
     totals = spans.aggregate(own=Coalesce(Sum(own), 0), busy=Coalesce(Sum("busy_us"), 0))
     return totals["own"] / totals["busy"] if totals["busy"] else None

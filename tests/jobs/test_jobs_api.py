@@ -20,6 +20,7 @@ from jobs.runtime_client import RuntimeUnreachable
 from tenants.scope import platform_scope
 from tests.support.jobs import make_job, make_spec, make_version, relay_all, start_job
 from tests.support.memory_runtime import InMemoryRuntime
+from tests.support.service_steps import environment_use
 from tests.support.story import Person
 
 pytestmark = pytest.mark.django_db
@@ -137,6 +138,7 @@ def test_detail_tells_cost_share_and_attempts_and_no_other_tenants_time(
         runtime.tell_state(*one, WorkloadState.RUNNING)
     runtime.train_step([key, other], 1, busy_us=2000)
     runtime.train_step([key], 2, busy_us=2000)
+    environment_use(runtime, other, steps=10, busy_us=10**9)  # processes' time is no device time
     runtime.tell_state(*key, WorkloadState.SUCCEEDED, step=2)
     relay_all(runtime)
     answer = alice.api.get(f"/api/v1/jobs/{job.pk}")
@@ -227,6 +229,8 @@ def test_the_runtime_page_tells_utilization_and_no_tenants(
     assert (body["state"], body["active_jobs"]) == ("ready", 1)
     assert body["services"][0]["busy_share"] == 0.25
     assert body["services"][0]["group_size_mean"] == 1.5
+    seats = {row["service"]: (row["seats_used"], row["seats_total"]) for row in body["services"]}
+    assert seats == {"training": (None, None), "inference": (None, None), "environment": (3, 32)}
     assert str(charlie.tenant.pk) not in answer.content.decode()
     assert "Charlie" not in answer.content.decode()
 

@@ -44,6 +44,7 @@ BASE = BaseModelInfo(
 
 def _service(name: str, *, queue_depth: int) -> ServiceStatus:
     latency_ms = 40.0 if name == "inference" else None
+    seats = {"seats_used": 3, "seats_total": 32} if name == "environment" else {}
     return ServiceStatus(
         service=name,
         state="idle",
@@ -52,6 +53,7 @@ def _service(name: str, *, queue_depth: int) -> ServiceStatus:
         queue_depth=queue_depth,
         group_size_mean=1.5,
         latency_p95_ms=latency_ms,
+        **seats,
     )
 
 

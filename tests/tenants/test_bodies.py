@@ -53,6 +53,13 @@ def test_an_element_of_a_list_is_pointed_at_by_number():
     assert complaint(optimizer={"betas": [0.9, 1.5]})[0] == "/optimizer/betas/1"
 
 
+@pytest.mark.parametrize("count", [2**63, -(2**63) - 1, 10**40])
+def test_a_whole_number_that_no_message_can_carry_is_refused_by_name(count: int):
+    pointer, code, detail = complaint(training={"steps": 10, "checkpoint_every": count})
+    assert (pointer, code) == ("/training/checkpoint_every", "number_invalid")
+    assert str(2**63 - 1) in detail
+
+
 def test_a_slash_in_a_name_is_escaped():
     assert complaint(**{"a/b~c": 1})[0] == "/a~1b~0c"
 
