@@ -119,8 +119,11 @@ class RlRecipe:
 
 
 NOISE = {"type": "gaussian", "log_std_init": -1.0}
+# PPO of 50: 18 at 3e-5; 35 and 35 at 1e-4 (seeds 0 and 1).
 LEARNING = {"lr": 1e-4, "schedule": "constant", "warmup_steps": 0, "weight_decay": 0.0, "grad_clip": 0.5}
 UPDATES = {"iterations": 1000, "epochs": 4, "minibatch_size": 64, "checkpoint_every": 1000}
+# Success alone leaves half of GRPO's groups without a difference: 29 and 15 of 50 (seeds 0 and 1), with it 38 and 35.
+DENSE = {"dense": "difference", "success": 1.0}
 SEATS = {"seats": 8, "processes": 2, "max_staleness": 0}
 
 RL_RECIPES = {
@@ -137,7 +140,7 @@ RL_RECIPES = {
         },
         exploration=NOISE,
         unexplored=("gripper",),
-        collection=SEATS | {"episodes": 24, "reward": {"dense": "difference", "success": 1.0, "per_chunk": -0.01}},
+        collection=SEATS | {"episodes": 24, "reward": DENSE | {"per_chunk": -0.01}},
         training=UPDATES | {"value_warmup": 1},
         optimizer=LEARNING,
         max_steps=48,
@@ -148,7 +151,7 @@ RL_RECIPES = {
         algorithm={"type": "grpo", "group_size": 8, "min_std": 1e-3, "target_kl": 0.03},
         exploration=NOISE,
         unexplored=("gripper",),
-        collection=SEATS | {"episodes": 32, "reward": {"dense": "none", "success": 1.0, "early_success": 0.5}},
+        collection=SEATS | {"episodes": 32, "reward": DENSE | {"early_success": 0.5}},
         training=UPDATES,
         optimizer=LEARNING,
         max_steps=48,
