@@ -22,7 +22,7 @@ _STATE_ONLY = {"cameras": [], "image_size": 64}
 _CAMERA = {"image_size": 64}
 
 _SHORT = {"steps": 100, "batch_size": 128, "evaluate_every": 100, "checkpoint_every": 50, "holdout_fraction": 0.0}
-_START = Imitation(training=_SHORT, optimizer={"lr": 1e-3, "warmup_steps": 50})
+_SHORT_FLOW = Imitation(training=_SHORT | {"steps": 40}, optimizer={"lr": 2e-4, "warmup_steps": 20})
 _WEAK_START = Imitation(  # so slow that it stays weak: at 1e-3 the same demonstrations solve four starts of five
     training=_SHORT, optimizer={"lr": 4.5e-5, "warmup_steps": 50}
 )
@@ -102,16 +102,16 @@ def _maniskill() -> tuple[Participant, ...]:
         Participant(
             **(b | push | state_only),
             demonstrations=weak,
-            main=_grpo(iterations=14, exploration=_GAUSSIAN, unexplored=("gripper",)),
+            main=_grpo(iterations=14, exploration=_GAUSSIAN, unexplored=("gripper",), dense="difference"),
         ),
         Participant(
             **c,
             demonstrations=Demonstrations(
-                environment="gymnasium/FetchReach-v4", cameras="none", episodes=4, state="privileged"
+                environment="gymnasium/FetchReach-v4", cameras="none", episodes=24, state="privileged"
             ),
             selection=_STATE_ONLY,
             head=_STATE_FLOW,
-            start=_START,
+            start=_SHORT_FLOW,
             main=_grpo(
                 iterations=14, exploration=_FLOW_SDE, dense="raw", environment="gymnasium/FetchReachDense-v4", lr=1e-4
             ),
