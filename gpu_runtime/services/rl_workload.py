@@ -91,7 +91,9 @@ def mount_rl(submit: SubmitJob, parts: RuntimeParts, resumed: bool) -> RlWorkloa
         """In the thread that trains the slot, so that no step of it runs meanwhile."""
         return await run_in(parts.training.compute, copy)
 
-    env_steps = parts.publisher.journal.metric(submit.job_id, submit.attempt, ENV_STEPS, slot.step)
+    journal = parts.publisher.journal
+    env_steps = journal.metric(submit.job_id, submit.attempt, ENV_STEPS, slot.step)
+    known = journal.workload(submit.job_id, submit.attempt)
     workflow = RlWorkflow(
         spec=spec,
         job=job,
@@ -104,6 +106,7 @@ def mount_rl(submit: SubmitJob, parts: RuntimeParts, resumed: bool) -> RlWorkloa
         freeze=freeze,
         readers=parts.readers,
         resumed=resumed,
+        reached=0 if known is None else known.step,
         env_steps=int(env_steps or 0),
     )
     return RlWorkload(

@@ -9,7 +9,7 @@ import asyncio
 import uuid
 from collections.abc import Awaitable, Callable, Sequence
 from concurrent.futures import Executor
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from gpu_runtime.environments.pool import EnvironmentPool
 from gpu_runtime.environments.seat_desk import SeatDesk
@@ -17,7 +17,6 @@ from gpu_runtime.inference.served_policy import ServedPolicy
 from gpu_runtime.inference.service import InferenceService
 from gpu_runtime.models.rl_slots import RlSlot
 from gpu_runtime.protocol.ids import JobId
-from gpu_runtime.protocol.messages import MetricsRecorded
 from gpu_runtime.protocol.policy_specs import RlJobSpec
 from gpu_runtime.scheduler.staleness import Freshness
 from gpu_runtime.scheduler.states import Purpose, TrainingJobState
@@ -42,8 +41,9 @@ class RlWorkflow:
     """One attempt. The job must be mounted in the training service; the policy slot is opened and closed here.
 
     ``rollouts`` bounds how many rollouts are in production, of a tenant and in all. ``freeze`` copies the slot in the
-    training service's compute thread. ``resumed``: taken up after a restart, so that the first batches are redone and
-    nobody pays for them again; ``env_steps``: played before that.
+    training service's compute thread. ``resumed``: taken up after a restart, so that what was played for versions up
+    to ``reached``, and what may have been under way then, is redone and nobody pays for it again; ``env_steps``: those
+    before the checkpoint it goes on from.
     """
 
     spec: RlJobSpec
@@ -57,6 +57,7 @@ class RlWorkflow:
     freeze: Callable[[], Awaitable[tuple[int, ServedPolicy]]]
     readers: Executor
     resumed: bool = False
+    reached: int = 0
     env_steps: int = 0
     _player: BatchPlayer = field(init=False)
     _free_until: int = field(init=False)  # the last step whose rollout is redone
@@ -74,7 +75,7 @@ class RlWorkflow:
             env_steps=self.env_steps,
         )
         redone = self.spec.collection.max_staleness + 1 if self.resumed else 0
-        self._free_until = self.job.slot.step + redone
+        self._free_until = max(self.job.slot.step, self.reached) + redone
 
     async def run(self) -> None:
         """To the last policy version. Returns early when the job is stopped; raises WorkloadFailed.
@@ -172,7 +173,6 @@ class RlWorkflow:
             batch = await self._player.play(work.step, unbilled=self._unbilled(work.step))
             self.queue.advance(partition_id, TrainingJobState.COMPUTING_ADVANTAGE)
             payload = await run_in(self.readers, self._payload, batch)
-            await self.tell(MetricsRecorded(step=work.step, values=batch.metrics))
             await self.queue.put(self.job, partition_id, payload)
         except BaseException as error:
             self.queue.abandon(self.job, partition_id, reason=_reason(error))
@@ -196,7 +196,8 @@ class RlWorkflow:
         return Freshness(behaviour_version=self._published, max_staleness=self.spec.collection.max_staleness)
 
     def _payload(self, batch: PlayedBatch) -> Payload:
-        return pack_rl_batch(assemble(self.spec.algorithm, batch.episodes))
+        """What it was like travels with it: which version it makes is known when its turn comes."""
+        return pack_rl_batch(replace(assemble(self.spec.algorithm, batch.episodes), told=batch.metrics))
 
     def _partition_id(self, work: Work) -> str:
         return f"{self.job.job_id}.{self.job.attempt}.{work.name.replace('/', '-')}.{uuid.uuid4().hex[:8]}"

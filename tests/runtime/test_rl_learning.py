@@ -43,7 +43,7 @@ async def returns(folder: Path, algorithm: str, monkeypatch: pytest.MonkeyPatch)
     async with rl_runtime(folder) as runtime:
         job = make_job(runtime, job_spec(algorithm))
         await job.run()
-        return [value for _, value in job.told.metric("rollout/return")]
+        return [value for _, value in job.trained("rollout/return")]
 
 
 @pytest.mark.slow

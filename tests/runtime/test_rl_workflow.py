@@ -33,10 +33,10 @@ async def test_versions_rise_one_by_one_to_the_last(runtime) -> None:
     names = ["return", "shaped_return", "success_once", "success_at_end", "episode_steps", "episodes", "env_steps"]
     names += ["env_steps_per_s", "dropped_stale", "dropped_lost", "solved_at_reset", "distinct_starts"]
     for name in [*(f"rollout/{name}" for name in names), "service/predict_p95_ms", "service/predict_group_size"]:
-        assert [step for step, _ in job.told.metric(name)] == [1, 2, 3], name
+        assert [step for step, _ in job.trained(name)] == [1, 2, 3], name
     assert [use.work for use in job.told.uses] == ["check", "rollout/1", "rollout/2", "rollout/3"]
     played = [use.steps for use in job.told.uses]
-    assert [int(value) for _, value in job.told.metric("rollout/env_steps")] == [
+    assert [int(value) for _, value in job.trained("rollout/env_steps")] == [
         sum(played[: at + 2]) for at in range(3)
     ]
     assert all(use.busy_us > 0 and use.reason is None for use in job.told.uses)
@@ -95,7 +95,7 @@ async def test_what_luck_had_solved_is_counted_and_not_learned_from(runtime) -> 
     for step, episodes in enumerate(job.batches, start=1):
         seeds = [planned.seed for planned in RlPlan.of(spec).tries(step)]
         assert {episode.seed for episode in episodes} == {seed for seed in seeds if seed % 2 == 0}
-        assert job.told.metric("rollout/solved_at_reset")[step - 1][1] == sum(seed % 2 for seed in seeds)
+        assert job.trained("rollout/solved_at_reset")[step - 1][1] == sum(seed % 2 for seed in seeds)
 
 
 async def test_it_ends_when_as_many_environment_steps_were_played_as_may_be(runtime) -> None:
@@ -117,7 +117,7 @@ async def test_after_a_restart_the_first_batches_are_redone_from_the_same_starts
     reasons = [use.reason for use in job.told.uses if use.work != "check"]
     assert reasons == ["redone_after_restart"] * 2 + [None] * 2
     await job.until(lambda: job.used("predict.chunks") == {True: 2 * 4 * 11, False: 2 * 4 * 11})
-    assert job.told.metric("rollout/env_steps")[-1][1] == 80 + 4 * 80
+    assert job.trained("rollout/env_steps")[-1][1] == 80 + 4 * 80
 
 
 async def test_two_tenants_do_not_wait_for_each_other(runtime, faults) -> None:
@@ -165,7 +165,7 @@ async def test_a_lost_environment_costs_a_replay_at_the_platforms_price(runtime,
     await job.run()
     assert job.mounted.slot.policy_version == 3
     assert all(Counter(episode.group for episode in episodes) == {0: 2, 1: 2} for episodes in job.batches)
-    assert job.told.metric("rollout/dropped_lost")[-1][1] == 2  # both seats were of that session
+    assert job.trained("rollout/dropped_lost")[-1][1] == 2  # both seats were of that session
     (lost,) = [use for use in job.told.uses if use.reason is not None]
     assert (lost.reason, lost.steps) == ("environment_lost", 8)  # two chunks of two, in two seats
     assert lost.busy_us > (1_000_000 if fault == "Hang" else 0)
@@ -184,7 +184,7 @@ async def test_a_killed_environment_process_costs_a_replay(runtime) -> None:
         process._child.kill()
     await running
     assert job.mounted.slot.policy_version == 3
-    assert job.told.metric("rollout/dropped_lost")[-1][1] == 2
+    assert job.trained("rollout/dropped_lost")[-1][1] == 2
     assert any("crashed" in text for text in job.told.logs())
 
 

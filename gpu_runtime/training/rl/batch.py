@@ -35,6 +35,7 @@ class RlBatch:
     version_N: np.ndarray  # int64: policy version that acted
     episode_N: np.ndarray  # int64
     statistics: Mapping[str, float] = field(default_factory=dict)  # of the advantages, for the update's metrics
+    told: Mapping[str, float] = field(default_factory=dict)  # of its rollout, by full name: told once it is learned
 
     def __post_init__(self) -> None:
         lengths = {name: len(array) for name, array in _arrays(self).items()}
@@ -89,6 +90,7 @@ def pack_rl_batch(batch: RlBatch) -> tuple[dict[str, np.ndarray], dict[str, str]
         "texts": json.dumps(texts),
         "handles": json.dumps(batch.handles),
         "statistics": json.dumps(dict(batch.statistics)),
+        "told": json.dumps(dict(batch.told)),
     }
     return arrays, metadata
 
@@ -112,6 +114,7 @@ def unpack_rl_batch(arrays: Mapping[str, np.ndarray], metadata: Mapping[str, str
         version_N=arrays["version"],
         episode_N=arrays["episode"],
         statistics=json.loads(metadata["statistics"]),
+        told=json.loads(metadata["told"]),
     )
 
 

@@ -29,7 +29,7 @@ from gpu_runtime.training.rl.tally import Tally, finite, staleness_metrics
 def update(
     slot: RlSlot, features: Sequence[Features], batch: RlBatch, spec: RlJobSpec, *, partition_id: str
 ) -> dict[str, float]:
-    """Train one step; returns its metrics under their full names. A batch without chunks makes a version, and is said.
+    """Train one step; returns its metrics and its rollout's, by full name. A batch without chunks makes a version too.
 
     Raises NonFiniteLoss, NonFiniteGradient, OptionRefused, RolloutMismatch or FutureVersion; weights, optimizer,
     random state and counters are then exactly as before.
@@ -45,7 +45,7 @@ def update(
     if len(batch):
         slot.observed = batch.observations(probe_frames(len(batch)))
     known["samples"] = float(len(batch))
-    return finite({f"train/{name}": value for name, value in known.items()} | stale)
+    return finite({f"train/{name}": value for name, value in known.items()} | stale | dict(batch.told))
 
 
 def check_options(slot: RlSlot, spec: RlJobSpec) -> None:
