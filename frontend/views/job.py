@@ -12,16 +12,17 @@ from frontend.charts import board_of
 from frontend.charts.model import Group
 from frontend.evaluations import Report, ReportUnreadable, read_report
 from frontend.facts import job_facts, subject_of
-from frontend.lineage import heirs_of, recorded_datasets
+from frontend.lineage import heirs_of, made_by
 from frontend.successes import latest_successes
 from frontend.templatetags.console import METER_WORDS
 from frontend.videos import OUTCOMES, Wish, gallery
 from frontend.views.page import frame, page
 from jobs.models import Artifact, Job
-from jobs.selectors.jobs import artifact_list, compute_share, job_get, policy_version_list
+from jobs.selectors.jobs import compute_share, job_get, policy_version_list
 from jobs.selectors.runtime import runtime_report
 from jobs.selectors.stream import latest_events
 from jobs.services.cancel import job_cancel
+from jobs.services.import_retry import import_retry
 from jobs.states import TERMINAL, JobState
 from tenants.billing.selectors import job_cost
 from tenants.errors import ApplicationError
@@ -70,19 +71,31 @@ def job_cancel_page(request: PageRequest, job_id: UUID) -> HttpResponse:
     return redirect("frontend:job", job_id=job_id)
 
 
+@require_POST
+@page(Permission.DATASETS_WRITE)
+def job_import_page(request: PageRequest, job_id: UUID) -> HttpResponse:
+    """Have the job's recording taken in again, then show the job."""
+    try:
+        import_retry(tenant=request.tenant, job_id=job_id)
+    except ApplicationError as error:
+        if error.status != 409:
+            raise
+    return redirect("frontend:job", job_id=job_id)
+
+
 def _origin_and_results(request: PageRequest, job: Job) -> dict[str, Any]:
     """What it started from, and what it published so far; videos are many, so they have a list of their own."""
-    artifacts = list(artifact_list(request.tenant, job.pk).exclude(kind="video"))
+    made = made_by(request.tenant, job)
     told: dict[str, Any] = {
         "facts": job_facts(job),
-        "artifacts": artifacts,
+        "made": made,
+        "may_retry": request.actor.may(Permission.DATASETS_WRITE),
         "heirs": _with_success(request, heirs_of(request.tenant, job)),
-        "datasets": recorded_datasets(request.tenant, job),
     }
     if job.kind == "evaluation":
         told["gallery"] = gallery(request.tenant, job.pk, Wish.of(request.GET.dict()))
         told["outcomes"] = OUTCOMES
-        told |= _report(artifacts)
+        told |= _report(made.artifacts)
     return told
 
 

@@ -1,4 +1,4 @@
-"""Parts of a job's page that are asked for on their own: its videos and its episodes."""
+"""Parts of a job's page that are asked for on their own: what it made, its videos and its episodes."""
 
 from collections import Counter
 from http import HTTPStatus
@@ -10,6 +10,7 @@ from django.shortcuts import render
 from django.views.decorators.http import require_safe
 
 from frontend.episodes import CAUSES
+from frontend.lineage import made_by
 from frontend.videos import OUTCOMES, Wish, gallery
 from frontend.views.page import page
 from jobs.selectors.evaluation import episodes_of, evaluation_report
@@ -19,6 +20,16 @@ from tenants.permissions import Permission
 from tenants.requests import PageRequest
 
 EPISODES_PER_PAGE = 25
+
+
+@require_safe
+@page(Permission.JOBS_READ)
+def job_made(request: PageRequest, job_id: UUID) -> HttpResponse:
+    """What the job made so far, for the script that keeps it fresh."""
+    job = job_get(request.tenant, job_id)
+    may_retry = request.actor.may(Permission.DATASETS_WRITE)
+    context = {"job": job, "made": made_by(request.tenant, job), "may_retry": may_retry}
+    return render(request, "console/parts/made.html", context)
 
 
 @require_safe

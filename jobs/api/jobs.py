@@ -1,4 +1,4 @@
-"""REST: submit, list, read and cancel jobs."""
+"""REST: submit, list, read and cancel jobs, and have their recordings taken in again."""
 
 from uuid import UUID
 
@@ -11,6 +11,7 @@ from jobs.api.queries import JOB_KINDS, JobListQuery
 from jobs.models import Job
 from jobs.selectors.jobs import job_get, job_list
 from jobs.services.cancel import job_cancel
+from jobs.services.import_retry import import_retry
 from jobs.services.submit import job_submit
 from jobs.states import JobState
 from tenants.bodies import parse_body
@@ -80,6 +81,19 @@ class JobCancelApi(APIView):
         refuse_query(request)
         parse_body(NoQuery, request.data or {})
         return Response(_detail(job_cancel(tenant=request.tenant, job_id=job_id)), status=202)
+
+
+class JobImportApi(APIView):
+    """Taking recorded episodes in."""
+
+    permission = {"POST": Permission.DATASETS_WRITE}
+
+    @extend_schema(operation_id="jobs_import_retry", request=None, responses={202: JobDetailOutput})
+    def post(self, request: TenantRequest, job_id: UUID) -> Response:
+        """Try an import anew that was given up; repeating is harmless. 409 if the job has published no dataset."""
+        refuse_query(request)
+        parse_body(NoQuery, request.data or {})
+        return Response(_detail(import_retry(tenant=request.tenant, job_id=job_id)), status=202)
 
 
 def _detail(job: Job) -> dict[str, object]:

@@ -7,7 +7,8 @@ from pydantic import RootModel
 from rest_framework import serializers
 
 from gpu_runtime.protocol.job_specs import JobSpec
-from jobs.models import Artifact, Job, JobAttempt
+from jobs.models import Artifact, DatasetImport, ImportState, Job, JobAttempt
+from jobs.selectors.imports import import_of_job
 from jobs.selectors.jobs import compute_share, environments_of
 from tenants.billing.selectors import job_cost
 from tenants.datasets.selectors import versions_recorded_from
@@ -60,6 +61,16 @@ class AttemptOutput(serializers.ModelSerializer[JobAttempt]):
         fields = ["number", "state", "reason", "started_at", "finished_at"]
 
 
+class DatasetImportOutput(serializers.ModelSerializer[DatasetImport]):
+    """Recorded episodes on their way into the datasets. ``failed``: given up for ``reason``; it can be retried."""
+
+    state = serializers.ChoiceField(choices=ImportState.choices)
+
+    class Meta:
+        model = DatasetImport
+        fields = ["state", "reason", "attempts", "version_id"]
+
+
 class CostLineOutput(serializers.Serializer[Any]):
     meter = serializers.CharField()
     quantity = serializers.IntegerField()
@@ -100,8 +111,13 @@ class JobDetailOutput(JobOutput):
     attempts = serializers.SerializerMethodField()
     recorded = serializers.SerializerMethodField(help_text="Dataset versions made of this job's episodes.")
 
+    dataset_import = serializers.SerializerMethodField(help_text="Null where nothing was recorded.")
+
     class Meta(JobOutput.Meta):
-        fields = [*JobOutput.Meta.fields, "spec", "cost", "compute_share", "attempts", "recorded"]
+        fields = [
+            *JobOutput.Meta.fields,
+            *("spec", "cost", "compute_share", "attempts", "recorded", "dataset_import"),
+        ]
 
     @extend_schema_field(CostOutput)
     def get_cost(self, job: Job) -> Any:
@@ -118,6 +134,11 @@ class JobDetailOutput(JobOutput):
     @extend_schema_field(DatasetRefOutput(many=True))
     def get_recorded(self, job: Job) -> Any:
         return DatasetRefOutput(versions_recorded_from(job.tenant, job.pk), many=True).data
+
+    @extend_schema_field(DatasetImportOutput(allow_null=True))
+    def get_dataset_import(self, job: Job) -> Any:
+        row = import_of_job(job.tenant, job.pk)
+        return None if row is None else DatasetImportOutput(row).data
 
 
 class EventOutput(serializers.Serializer[Any]):

@@ -8,6 +8,7 @@ urlpatterns = [
     path("jobs", jobs.JobListApi.as_view()),
     path("jobs/<uuid:job_id>", jobs.JobApi.as_view()),
     path("jobs/<uuid:job_id>/cancel", jobs.JobCancelApi.as_view()),
+    path("jobs/<uuid:job_id>/dataset-import", jobs.JobImportApi.as_view()),
     path("jobs/<uuid:job_id>/events", streams.JobEventsApi.as_view()),
     path("jobs/<uuid:job_id>/metrics", streams.JobMetricsApi.as_view()),
     path("jobs/<uuid:job_id>/artifacts", artifacts.JobArtifactsApi.as_view()),

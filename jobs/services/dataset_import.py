@@ -30,7 +30,7 @@ logger = logging.getLogger(__name__)
 CLAIM_TTL = timedelta(minutes=1)  # renewed while the copy goes on; a killed worker's import is free again soon
 NUDGE_EVERY = timedelta(seconds=30)  # a waiting import is asked for again: its message may be lost
 IMPORTS_MAX = 1  # at a time: long copies must leave workers for dispatching jobs
-TRIES_MAX = 8  # of a copy that is refused or differs from what was published
+TRIES_MAX = 8  # of one round, of a copy that is refused or differs from what was published
 _RENEW_EVERY_S = 10.0
 _PAUSE_MAX = timedelta(minutes=5)
 _FULL = 507
@@ -68,7 +68,7 @@ def import_run(artifact_id: UUID, *, runtime: RuntimeClient) -> None:
     except RuntimeUnreachable as error:
         _again(row, str(error))
     except (RuntimeRefused, Differs) as error:
-        _give_up(row, str(error)) if row.attempts >= TRIES_MAX else _again(row, str(error))
+        _give_up(row, str(error)) if _tries(row) == TRIES_MAX else _again(row, str(error))
     except ApplicationError as error:
         _again(row, error.detail) if error.status == _FULL else _give_up(row, error.detail)
     _ask_for_next()
@@ -164,9 +164,14 @@ def _take_in(row: DatasetImport, upload: StagedUpload) -> None:
     job_log(job, level="info", message=told)
 
 
+def _tries(row: DatasetImport) -> int:
+    """1 to TRIES_MAX: claims are numbered through, a round of tries may follow another."""
+    return (row.attempts - 1) % TRIES_MAX + 1
+
+
 def _again(row: DatasetImport, reason: str) -> None:
     """Wait longer each time. The job's stream tells each reason once."""
-    pause = min(_PAUSE_MAX, timedelta(seconds=5 * 2 ** min(row.attempts, 10)))
+    pause = min(_PAUSE_MAX, timedelta(seconds=5 * 2 ** _tries(row)))
     _settle(row, ImportState.WAITING, reason, until=timezone.now() + pause, level="warning", what="is tried again")
 
 

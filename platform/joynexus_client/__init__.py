@@ -33,6 +33,7 @@ over all repeats, so it happens once.
 
 from joynexus_client.answers import (
     Artifact,
+    DatasetImport,
     Episode,
     EvaluationReport,
     Event,
@@ -70,6 +71,7 @@ __all__ = [
     "Client",
     "Conflict",
     "Corrupted",
+    "DatasetImport",
     "Episode",
     "EvaluationReport",
     "Event",

@@ -32,10 +32,20 @@ class PolicyRef(TypedDict):
     job_name: str
 
 
+class DatasetImport(TypedDict):
+    """Recorded episodes on their way into the datasets: waiting, importing, imported, or failed with the reason."""
+
+    state: str
+    reason: str
+    attempts: int
+    version_id: str | None
+
+
 class Job(TypedDict):
     """A job: on demonstrations (``dataset``), or from a policy (``policy``) in ``environments``.
 
-    Lists leave out ``spec``, ``cost``, ``compute_share``, ``attempts`` and ``recorded`` (dataset versions it made).
+    Lists leave out ``spec``, ``cost``, ``compute_share`` (the tenant's part of training and inference time),
+    ``attempts``, ``recorded`` (dataset versions it made) and ``dataset_import`` (None where nothing was recorded).
     """
 
     id: str
@@ -61,6 +71,7 @@ class Job(TypedDict):
     compute_share: float | None
     attempts: list[dict[str, Any]]
     recorded: list[dict[str, Any]]
+    dataset_import: DatasetImport | None
 
 
 class Event(TypedDict):

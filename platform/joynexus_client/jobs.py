@@ -16,7 +16,7 @@ from joynexus_client.answers import (
     MetricsPage,
     PolicyVersion,
 )
-from joynexus_client.errors import Timeout
+from joynexus_client.errors import Invalid, Timeout
 from joynexus_client.transport import Transport
 
 ENDED = frozenset({"succeeded", "failed", "cancelled"})
@@ -111,16 +111,24 @@ class Jobs:
     def wait_recorded(self, job_id: str, *, timeout_s: float = 600.0) -> str:
         """Wait until a rollout job's episodes are a dataset version and return its id; `datasets.wait_ready` goes on.
 
-        Raises Timeout; the job's log tells what hinders it.
+        Raises Timeout, and Invalid with the reason if taking them in was given up; `retry_import` tries again.
         """
         deadline_s = time.monotonic() + timeout_s
         while True:
-            recorded = self.get(job_id)["recorded"]
-            if recorded:
-                return str(recorded[0]["version_id"])
+            job = self.get(job_id)
+            if job["recorded"]:
+                return str(job["recorded"][0]["version_id"])
+            under_way = job["dataset_import"]
+            if under_way is not None and under_way["state"] == "failed":
+                raise Invalid(422, {"type": "import-failed", "detail": under_way["reason"]})
             if time.monotonic() >= deadline_s:
                 raise Timeout(f"job {job_id} has made no dataset version after {timeout_s:g} s")
             self._transport.pause(_POLL_S)
+
+    def retry_import(self, job_id: str) -> Job:
+        """Have recorded episodes taken in anew after that was given up. Raises Conflict if there are none."""
+        job: Job = self._transport.post(f"/api/v1/jobs/{job_id}/dataset-import")
+        return job
 
     def artifacts(self, job_id: str, *, kind: ArtifactKind | None = None) -> tuple[Artifact, ...]:
         """What the job published, newest first."""

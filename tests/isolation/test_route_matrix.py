@@ -57,6 +57,7 @@ MATRIX: dict[str, Expected] = {
     "POST /api/v1/jobs": CREATE,
     "GET /api/v1/jobs/<uuid:job_id>": ROW,
     "POST /api/v1/jobs/<uuid:job_id>/cancel": CHANGE,
+    "POST /api/v1/jobs/<uuid:job_id>/dataset-import": CHANGE,
     "GET /api/v1/jobs/<uuid:job_id>/events": ROW,
     "GET /api/v1/jobs/<uuid:job_id>/metrics": ROW,
     "GET /api/v1/jobs/<uuid:job_id>/artifacts": ROW,

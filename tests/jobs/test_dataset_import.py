@@ -5,73 +5,35 @@ import shutil
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
-from uuid import UUID
 
 import pytest
 from django.utils import timezone
 
-from jobs.models import Artifact, DatasetImport, Job, OutboxMessage
+from jobs.models import DatasetImport
 from jobs.runtime_client import ArtifactStream
 from jobs.services import dataset_import as imports
 from jobs.services.dataset_import import TRIES_MAX, import_run, imports_sweep
-from jobs.services.outbox import IMPORT_DATASET
 from jobs.services.submit import job_submit
 from tenants.datasets import storage
-from tenants.datasets.models import Dataset, DatasetVersion
+from tenants.datasets.models import Dataset
 from tenants.datasets.tasks import validate_dataset
 from tenants.scope import platform_scope
+from tests.support.dataset_imports import ZIP, import_of, pass_time, recorded, told, versions, waiting_messages
 from tests.support.factories import DatasetFactory
-from tests.support.jobs import events_of, make_spec, relay_all
+from tests.support.jobs import make_spec, relay_all
 from tests.support.lerobot_v30 import write_v30
 from tests.support.memory_runtime import InMemoryRuntime
 from tests.support.policy_jobs import start_policy_job
-from tests.support.service_steps import publish, succeed
+from tests.support.service_steps import publish
 from tests.support.story import Person
 
 pytestmark = pytest.mark.django_db
-
-ZIP = b"PK\x05\x06" + bytes(18)
 
 
 @pytest.fixture(autouse=True)
 def _own_storage(tmp_path: Any, settings: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     settings.JOYNEXUS_DATASET_ROOT = tmp_path
     monkeypatch.setattr("tenants.datasets.services.nudge_validation", lambda version_id: None)
-
-
-def recorded(person: Person, runtime: InMemoryRuntime, content: bytes = ZIP, **more: Any) -> tuple[Job, UUID]:
-    """A rollout job that ended well and published its episodes."""
-    job, key = start_policy_job(person, runtime, "rollout")
-    publish(runtime, key, "dataset", content, **more)
-    succeed(runtime, key, step=5, total_steps=5)
-    relay_all(runtime)
-    with platform_scope():
-        return job, Artifact.objects.get(job=job).pk
-
-
-def versions(job: Job) -> list[DatasetVersion]:
-    with platform_scope():
-        return list(DatasetVersion.objects.select_related("dataset").filter(recorded_from=job.pk))
-
-
-def import_of(artifact_id: UUID) -> DatasetImport:
-    with platform_scope():
-        return DatasetImport.objects.get(artifact_id=artifact_id)
-
-
-def pass_time(artifact_id: UUID) -> None:
-    """Every pause and every claim is over."""
-    with platform_scope():
-        long_ago = timezone.now() - timedelta(hours=1)
-        DatasetImport.objects.filter(artifact_id=artifact_id).update(claimed_until=long_ago)
-
-
-def told(job: Job) -> list[tuple[str, str]]:
-    return [(event.data["level"], event.data["message"]) for event in events_of(job, type="log")]
-
-
-def waiting_messages(artifact_id: UUID) -> int:
-    return OutboxMessage.objects.filter(topic=IMPORT_DATASET, key=str(artifact_id)).count()
 
 
 def test_a_published_dataset_asks_for_its_import_with_the_event(alice: Person, runtime: InMemoryRuntime) -> None:

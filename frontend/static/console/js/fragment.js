@@ -20,7 +20,7 @@ export class Fragment {
   }
 
   query(more = {}) {
-    const form = this.body.querySelector("form"), query = new URLSearchParams(form ? new FormData(form) : undefined);
+    const form = [...this.body.querySelectorAll("form")].find((own) => own.method === "get"), query = new URLSearchParams(form ? new FormData(form) : undefined);
     for (const [name, value] of Object.entries(more)) query.set(name, value);
     for (const [name, value] of [...query]) if (value === "") query.delete(name);
     return query;

@@ -5,6 +5,7 @@ import { Gallery } from "./gallery.js";
 import { showCost } from "./job-bill.js";
 import { countText, figure } from "./job-charts.js";
 import { STATE_WORDS, addEvent } from "./job-events.js";
+import { Made } from "./made.js";
 import { Board, theme } from "./plots.js";
 import { SeriesStore } from "./series.js";
 import { JobStream, showState } from "./stream.js";
@@ -37,18 +38,28 @@ async function history() {
   return loaded.seq;
 }
 
+// What comes while the server reads is kept and told again: the answer may be older than it.
 async function refetch() {
-  stream.cursor = Math.max(stream.cursor, await history());
+  if (late) return;
+  late = [];
+  try {
+    stream.cursor = Math.max(stream.cursor, await history());
+    for (const row of late) store.add(row);
+  } catch { /* the curves stay as they are; the next rows ask again */ } finally { late = null; }
 }
 
 const isFilm = (event) => event.type === "artifact" && event.data.kind === "video"; // shown in the gallery
+let late = null; // metric rows that came while the curves are read anew
 let seen = 0; // metric rows up to here are in the store
 
 function onRows(frame) {
-  for (const row of frame.metrics) if (row.seq > seen) store.add(row);
+  const rows = frame.metrics.filter((row) => row.seq > seen);
+  for (const row of rows) store.add(row);
+  late?.push(...rows);
   const news = frame.events.filter((event) => event.seq > told);
   for (const event of news) if (!isFilm(event)) addEvent(event);
   if (news.some(isFilm)) gallery?.refresh();
+  if (news.some((event) => event.type === "artifact" && !isFilm(event))) made.refresh();
   seen = Math.max(seen, frame.seq);
   told = Math.max(told, frame.seq);
   const before = job.state;
@@ -89,6 +100,7 @@ const badge = $("[data-live]");
 const stream = new JobStream({ id: page.id, after: page.seq, onRows, onState: (state, wait) => showState(badge, state, wait) });
 const videos = $("[data-videos]"), episodes = $("[data-episodes]");
 const gallery = videos ? new Gallery(videos) : null;
+const made = new Made($("[data-made]"));
 if (episodes) showEpisodes(episodes);
 
 for (const element of $$("[data-chart]")) {
