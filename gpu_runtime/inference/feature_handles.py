@@ -3,10 +3,13 @@
 A handle is a hash of tenant, prefix contract and observation. So it is checked against the observation it is presented
 with, a foreign handle is an unknown one even for an equal picture, and what was evicted is computed again: the base is
 frozen, so the result is the same. Policy versions are not in it: they change nothing in front of the head.
+
+Jobs of one tenant share what they both looked at; it is kept until the last of them has ended.
 """
 
 from collections import OrderedDict
 from collections.abc import Sequence
+from dataclasses import dataclass, field
 from threading import Lock
 
 import torch
@@ -21,6 +24,14 @@ from gpu_runtime.models.heads.base import Features
 __all__ = ["FeatureHandles", "handle_of"]
 
 
+@dataclass(slots=True, kw_only=True)
+class _Kept:
+    """``slots``: the policy slots of its tenant that looked at it."""
+
+    rows: Features
+    slots: set[str] = field(default_factory=set)
+
+
 class FeatureHandles:
     """Bounded in bytes. Room comes from the tenant that holds most, its least recently used first. Thread-safe.
 
@@ -32,35 +43,43 @@ class FeatureHandles:
             raise ValueError(f"max_bytes: {max_bytes}, allowed: 0 (keep nothing) or more")
         self._max_bytes = max_bytes
         self._lock = Lock()
-        self._kept: dict[str, OrderedDict[Handle, Features]] = {}  # by tenant
+        self._kept: dict[str, OrderedDict[Handle, _Kept]] = {}  # by tenant
         self._bytes: dict[str, int] = {}
 
     @property
     def live_bytes(self) -> int:
         return sum(self._bytes.values())
 
-    def put(self, tenant_id: str, policy: ServedPolicy, feature: VLAFeature, rows: Features) -> Handle:
-        """Keep one observation's features, if they fit at all; the handle is valid either way."""
+    def put(self, tenant_id: str, slot_id: str, policy: ServedPolicy, feature: VLAFeature, rows: Features) -> Handle:
+        """Keep one observation's features for a slot, if they fit at all; the handle is valid either way."""
         handle = handle_of(tenant_id, policy.prefix_hash, feature)
-        self.put_rows(tenant_id, handle, rows)
+        self.put_rows(tenant_id, slot_id, handle, rows)
         return handle
 
-    def put_rows(self, tenant_id: str, handle: Handle, rows: Features) -> None:
+    def put_rows(self, tenant_id: str, slot_id: str, handle: Handle, rows: Features) -> None:
         """Keep features under a name made by ``handle_of``, if they fit at all."""
         copied = {tap: value.detach().to("cpu", copy=True) for tap, value in rows.items()}
         size = _bytes_of(copied)
         with self._lock:
-            if size <= self._max_bytes and not self._touch(tenant_id, handle):
-                self._kept.setdefault(tenant_id, OrderedDict())[handle] = copied
+            if size > self._max_bytes:
+                return
+            if not self._touch(tenant_id, handle):
+                self._kept.setdefault(tenant_id, OrderedDict())[handle] = _Kept(rows=copied)
                 self._bytes[tenant_id] = self._bytes.get(tenant_id, 0) + size
-                self._make_room()
+            self._kept[tenant_id][handle].slots.add(slot_id)
+            self._make_room()
 
     def peek(self, tenant_id: str, handle: Handle) -> Features | None:
         """What is kept for this tenant under this name, on the CPU; None: compute it. Others' names find nothing."""
         return self._find(tenant_id, handle)
 
     def get(
-        self, tenant_id: str, policy: ServedPolicy, handles: Sequence[Handle], features: Sequence[VLAFeature]
+        self,
+        tenant_id: str,
+        slot_id: str,
+        policy: ServedPolicy,
+        handles: Sequence[Handle],
+        features: Sequence[VLAFeature],
     ) -> list[Features]:
         """The features behind these handles, on the base's device. What was evicted runs through the base now, in one
         packed forward, and is kept again.
@@ -76,7 +95,7 @@ class FeatureHandles:
             again = policy.backbone.encode([features[index] for index in missing], [policy.taps] * len(missing))
             for index, rows in zip(missing, again, strict=True):
                 found[index] = rows
-                self.put(tenant_id, policy, features[index], rows)
+                self.put(tenant_id, slot_id, policy, features[index], rows)
         device = torch.device(policy.backbone.info.device)
         return [{tap: value.to(device) for tap, value in rows.items()} for rows in found if rows is not None]
 
@@ -85,15 +104,17 @@ class FeatureHandles:
         with self._lock:
             return handle in self._kept.get(tenant_id, ())
 
-    def forget(self, tenant_id: str) -> None:
-        """Drop everything of one tenant."""
+    def release(self, tenant_id: str, slot_id: str) -> None:
+        """A slot is gone: drop what no other slot of its tenant looked at. A second time does nothing."""
         with self._lock:
-            self._kept.pop(tenant_id, None)
-            self._bytes.pop(tenant_id, None)
+            for handle, kept in list(self._kept.get(tenant_id, {}).items()):
+                kept.slots.discard(slot_id)
+                if not kept.slots:
+                    self._drop(tenant_id, handle)
 
     def _find(self, tenant_id: str, handle: Handle) -> Features | None:
         with self._lock:
-            return self._kept[tenant_id][handle] if self._touch(tenant_id, handle) else None
+            return self._kept[tenant_id][handle].rows if self._touch(tenant_id, handle) else None
 
     def _touch(self, tenant_id: str, handle: Handle) -> bool:
         """True when it is kept; it is then the most recently used one."""
@@ -106,10 +127,12 @@ class FeatureHandles:
     def _make_room(self) -> None:
         while self.live_bytes > self._max_bytes:
             largest = max(self._bytes, key=self._bytes.__getitem__)
-            _, rows = self._kept[largest].popitem(last=False)
-            self._bytes[largest] -= _bytes_of(rows)
-            if not self._kept[largest]:
-                del self._kept[largest], self._bytes[largest]
+            self._drop(largest, next(iter(self._kept[largest])))
+
+    def _drop(self, tenant_id: str, handle: Handle) -> None:
+        self._bytes[tenant_id] -= _bytes_of(self._kept[tenant_id].pop(handle).rows)
+        if not self._kept[tenant_id]:
+            del self._kept[tenant_id], self._bytes[tenant_id]
 
 
 def _bytes_of(rows: Features) -> int:

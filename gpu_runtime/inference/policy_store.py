@@ -5,6 +5,7 @@ newer one. A version is dropped when it is not among the last K of its slot and 
 """
 
 from collections import Counter
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Generic, Literal, NamedTuple, TypeVar
 
@@ -22,6 +23,7 @@ class SlotKey(NamedTuple):
 
 @dataclass(slots=True, kw_only=True)
 class _Slot(Generic[P]):
+    key: SlotKey
     versions: dict[int, P] = field(default_factory=dict)  # in order of publication
     pins: Counter[int] = field(default_factory=Counter)
     last_version: int = -1
@@ -53,12 +55,17 @@ class Pin(Generic[P]):
 
 
 class PolicyStore(Generic[P]):
-    """Reference counts by slot and version. Event loop only; policies themselves are immutable."""
+    """Reference counts by slot and version. Event loop only; policies themselves are immutable.
 
-    def __init__(self, *, keep: int = 2) -> None:
+    ``on_gone(tenant_id, slot_id)``: a slot is closed, and nothing that it was asked for is under way any more.
+    """
+
+    def __init__(
+        self, *, keep: int = 2, on_gone: Callable[[str, str], None] = lambda tenant_id, slot_id: None
+    ) -> None:
         if keep < 1:
             raise ValueError(f"keep: {keep}, allowed: 1 or more (the newest version is always kept)")
-        self._keep = keep
+        self._keep, self._on_gone = keep, on_gone
         self._slots: dict[SlotKey, _Slot[P]] = {}
         self._closed: list[_Slot[P]] = []  # with pins left; the name may be in use again
         self._owners: dict[Pin[P], _Slot[P]] = {}
@@ -68,7 +75,7 @@ class PolicyStore(Generic[P]):
         key = SlotKey(tenant_id, slot_id)
         if key in self._slots:
             raise SlotExists(f"slot {slot_id} exists already")
-        self._slots[key] = _Slot()
+        self._slots[key] = _Slot(key=key)
 
     def publish(self, tenant_id: str, slot_id: str, version: int, policy: P) -> None:
         """From here on "latest" is this version. Raises UnknownSlot, VersionOrder."""
@@ -141,3 +148,4 @@ class PolicyStore(Generic[P]):
             del slot.versions[version]
         if slot.closed and not slot.versions:
             self._closed = [other for other in self._closed if other is not slot]
+            self._on_gone(*slot.key)

@@ -111,7 +111,7 @@ class PredictStep:
         request = member.request
         if request.keep_features:
             member.handles = tuple(
-                self._handles.put(request.tenant_id, member.policy, feature, rows)
+                self._handles.put(request.tenant_id, request.slot_id, member.policy, feature, rows)
                 for feature, rows in zip(request.features, features, strict=True)
             )
         member.decision = member.policy.act(features, request)

@@ -29,7 +29,7 @@ def build_inference(
     async def write(record: PredictRecord) -> None:
         await durability.write(Write(entries=record.entries(unix_us())))
 
-    policies: PolicyStore[ServedPolicy] = PolicyStore(keep=config.policy_versions_kept)
+    policies: PolicyStore[ServedPolicy] = PolicyStore(keep=config.policy_versions_kept, on_gone=handles.release)
     return InferenceService(
         policies=policies,
         step=PredictStep(DeviceClock(device), handles),

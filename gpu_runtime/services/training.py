@@ -31,7 +31,10 @@ _STORAGE_RECHECK_S = 1.0
 
 
 class TrainingService:
-    """One device. Decisions are the queue's, the arithmetic is the step's; this carries both out, one at a time."""
+    """One device. Decisions are the queue's, the arithmetic is the step's; this carries both out, one at a time.
+
+    ``on_unmount`` hears of a job when nothing touches its slot any more.
+    """
 
     def __init__(
         self,
@@ -43,11 +46,12 @@ class TrainingService:
         lease_ttl_us: int,
         status_window_us: int,
         threads: int = 1,
+        on_unmount: Callable[[MountedJob], None] = lambda job: None,
     ) -> None:
         self._queue = queue
         self._step = step
         self._durability = durability
-        self._checkpoints = checkpoints
+        self._checkpoints, self._on_unmount = checkpoints, on_unmount
         self._renew_every_s = lease_ttl_us / 3e6
         # torch keeps its thread count per thread on some builds: set it where the work is done
         self.compute = ThreadPoolExecutor(1, "compute", functools.partial(torch.set_num_threads, threads))
@@ -77,6 +81,7 @@ class TrainingService:
             await self._queue.changed.wait()
         del self._open_steps[job.key]
         self._mounted.pop(job.key, None)
+        self._on_unmount(job)
 
     async def run(self) -> None:
         """Until ``stop``: lease, run, write down, settle. No lease is taken while nothing can be written down."""

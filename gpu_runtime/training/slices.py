@@ -36,7 +36,7 @@ class FeatureStore(Protocol):
 
     def peek(self, tenant_id: str, handle: str) -> Features | None: ...
 
-    def put_rows(self, tenant_id: str, handle: str, rows: Features) -> None: ...
+    def put_rows(self, tenant_id: str, slot_id: str, handle: str, rows: Features) -> None: ...
 
 
 class NothingKept:
@@ -45,7 +45,7 @@ class NothingKept:
     def peek(self, tenant_id: str, handle: str) -> Features | None:
         return None
 
-    def put_rows(self, tenant_id: str, handle: str, rows: Features) -> None:
+    def put_rows(self, tenant_id: str, slot_id: str, handle: str, rows: Features) -> None:
         return None
 
 
@@ -99,7 +99,7 @@ class RlSlice:
         found = member.observations
         assert isinstance(found, _Observations), "opened before"
         hits = found.hits
-        rows = found.rows(features, self._kept, slot.policy.device)
+        rows = found.rows(features, member.job.key, self._kept, slot.policy.device)
         member.metrics = update(slot, rows, batch, slot.job, partition_id=member.partition_id)
         member.metrics["train/feature_hits"] = hits
 
@@ -132,10 +132,12 @@ class _Observations:
         """Share of the chunks that need no forward."""
         return sum(name in self._known for name in self._names) / max(1, len(self._names))
 
-    def rows(self, computed: Sequence[Features], kept: FeatureStore, device: torch.device) -> list[Features]:
+    def rows(
+        self, computed: Sequence[Features], slot_id: str, kept: FeatureStore, device: torch.device
+    ) -> list[Features]:
         """Features of every chunk on the device; chunks with the same observation share theirs."""
         for name, rows in zip(self.missing, computed, strict=True):
-            kept.put_rows(self._tenant_id, name, rows)
+            kept.put_rows(self._tenant_id, slot_id, name, rows)
         known = self._known | dict(zip(self.missing, computed, strict=True))
         placed = {name: {tap: value.to(device) for tap, value in rows.items()} for name, rows in known.items()}
         return [placed[name] for name in self._names]

@@ -35,10 +35,10 @@ def oft(base: FakeBase) -> ServedPolicy:
     return ServedPolicy.freeze(make_slot("oft", base, standardize=False).policy, base)
 
 
-def put(handles: FeatureHandles, tenant: str, policy: ServedPolicy, *seeds: int) -> list[str]:
+def put(handles: FeatureHandles, tenant: str, policy: ServedPolicy, *seeds: int, slot: str = "job/1") -> list[str]:
     frames = [observation(seed, queries=4) for seed in seeds]
     rows = policy.backbone.encode(frames, [policy.taps] * len(frames))
-    return [handles.put(tenant, policy, frame, row) for frame, row in zip(frames, rows, strict=True)]
+    return [handles.put(tenant, slot, policy, frame, row) for frame, row in zip(frames, rows, strict=True)]
 
 
 def frames_of(*seeds: int) -> list[VLAFeature]:
@@ -51,7 +51,7 @@ def test_kept_features_need_no_forward_and_evicted_ones_come_back_equal(base, of
     assert [handles.holds("alice", name) for name in names] == [False, True, True]
     base.groups.clear()
     expected = base.encode(frames_of(1, 2, 3), [oft.taps] * 3)
-    found = handles.get("alice", oft, names, frames_of(1, 2, 3))
+    found = handles.get("alice", "job/1", oft, names, frames_of(1, 2, 3))
     assert base.groups == [3, 1], "only the evicted one ran again"
     assert all(torch.equal(one["query"], other["query"]) for one, other in zip(found, expected, strict=True))
     assert handles.holds("alice", names[0]), "and is kept again"
@@ -65,11 +65,11 @@ def test_on_the_real_base_too_recomputed_features_are_the_same_bit_for_bit():
     frames = frames_of(1, 2, 3, 4, 5)
     kept, nothing = FeatureHandles(10**7), FeatureHandles(0)
     in_one_group = tiny.encode(frames, [policy.taps] * 5)
-    names = [kept.put("alice", policy, frame, rows) for frame, rows in zip(frames, in_one_group, strict=True)]
+    names = [kept.put("alice", "job/1", policy, frame, rows) for frame, rows in zip(frames, in_one_group, strict=True)]
     pairs = list(zip(names, frames, strict=True))
     for order in (pairs, pairs[:2], pairs[4:]):
         chosen, seen = zip(*order, strict=True)
-        first, again = (store.get("alice", policy, chosen, seen) for store in (kept, nothing))
+        first, again = (store.get("alice", "job/1", policy, chosen, seen) for store in (kept, nothing))
         assert all(torch.equal(one["query"], other["query"]) for one, other in zip(first, again, strict=True))
     assert nothing.live_bytes == 0
 
@@ -81,7 +81,7 @@ def test_a_handle_of_another_tenant_is_unknown_even_for_the_same_picture(base, o
     messages = set()
     for tenant, handle, seed in (("bob", mine, 1), ("alice", mine, 2), ("alice", "nonsense", 1), ("bob", "x", 1)):
         with pytest.raises(UnknownHandle) as refusal:
-            handles.get(tenant, oft, [handle], frames_of(seed))
+            handles.get(tenant, "job/1", oft, [handle], frames_of(seed))
         messages.add(str(refusal.value).replace(repr(handle), "HANDLE"))
     assert messages == {"handles[0]: no features of this observation go by HANDLE"}
     assert base.groups == [], "nothing runs for a handle that is refused"
@@ -112,7 +112,7 @@ def test_new_weights_of_the_same_policy_keep_the_handles(base):
     handles = FeatureHandles(10**6)
     names = put(handles, "alice", first, 1)
     base.groups.clear()
-    handles.get("alice", second, names, frames_of(1))
+    handles.get("alice", "job/1", second, names, frames_of(1))
     assert base.groups == []
 
 
@@ -127,7 +127,7 @@ def test_room_comes_from_whoever_holds_most_so_a_flood_evicts_itself(oft):
 def test_what_was_used_last_is_evicted_last(oft):
     handles = FeatureHandles(2 * ROWS_BYTES)
     one, two = put(handles, "alice", oft, 1, 2)
-    handles.get("alice", oft, [one], frames_of(1))
+    handles.get("alice", "job/1", oft, [one], frames_of(1))
     put(handles, "alice", oft, 3)
     assert (handles.holds("alice", one), handles.holds("alice", two)) == (True, False)
 
@@ -136,7 +136,7 @@ def test_what_is_larger_than_the_store_is_never_kept_and_evicts_nobody(base, oft
     handles = FeatureHandles(ROWS_BYTES)
     (small,) = put(handles, "alice", oft, 1)
     frame = observation(2)
-    large = handles.put("bob", oft, frame, {"merged": torch.zeros(100, 16)})
+    large = handles.put("bob", "job/1", oft, frame, {"merged": torch.zeros(100, 16)})
     assert (handles.holds("alice", small), handles.holds("bob", large)) == (True, False)
 
 
@@ -144,17 +144,27 @@ def test_kept_features_are_copies(base, oft):
     handles = FeatureHandles(10**6)
     frame = observation(1, queries=4)
     (rows,) = base.encode([frame], [oft.taps])
-    name = handles.put("alice", oft, frame, rows)
+    name = handles.put("alice", "job/1", oft, frame, rows)
     rows["query"].zero_()
-    assert handles.get("alice", oft, [name], [frame])[0]["query"].any()
+    assert handles.get("alice", "job/1", oft, [name], [frame])[0]["query"].any()
 
 
-def test_a_tenant_that_leaves_takes_its_features_along(oft):
+def test_a_slot_that_ends_takes_its_features_along_and_nobody_elses(oft):
     handles = FeatureHandles(10**6)
-    (mine,) = put(handles, "alice", oft, 1)
+    mine, shared = put(handles, "alice", oft, 1, 2)
+    (other,) = put(handles, "alice", oft, 3, slot="other/1")
+    assert put(handles, "alice", oft, 2, slot="other/1") == [shared]
     put(handles, "bob", oft, 1)
-    handles.forget("alice")
-    assert (handles.holds("alice", mine), handles.live_bytes) == (False, ROWS_BYTES)
+    handles.release("alice", "job/1")
+    assert [handles.holds("alice", name) for name in (mine, shared, other)] == [False, True, True]
+    handles.release("alice", "other/1")
+    handles.release("alice", "other/1")
+    assert handles.live_bytes == ROWS_BYTES
+    handles.release("bob", "job/1")
+    assert handles.live_bytes == 0
+
+
+def test_a_store_of_less_than_nothing_is_refused():
     with pytest.raises(ValueError, match="max_bytes: -1"):
         FeatureHandles(-1)
 
@@ -169,7 +179,7 @@ async def test_a_reply_carries_handles_when_features_are_to_be_kept(base, oft):
     assert (len(kept.handles), plain.handles) == (2, ())
     frames = ask(seed=1, count=2, queries=4).features
     base.groups.clear()
-    features = handles.get("alice", oft, kept.handles, frames)
+    features = handles.get("alice", "job/1", oft, kept.handles, frames)
     assert base.groups == []
     again = base.encode(frames, [oft.taps] * 2)
     assert all(np.array_equal(one["query"], other["query"]) for one, other in zip(features, again, strict=True))

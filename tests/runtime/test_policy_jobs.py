@@ -49,6 +49,7 @@ def nothing_is_held(runtime: LocalRuntime) -> None:
     assert runtime.rollouts.held() == {}
     assert runtime.inference.policies.pinned() == runtime.inference.policies.kept() == 0
     assert runtime.partitions.live_bytes == runtime.queue.queue.live_bytes() == 0
+    assert runtime.handles.live_bytes == 0
     assert runtime.training.mounted == ()
 
 

@@ -258,6 +258,7 @@ async def rl_runtime(state: Path, **changes: Any) -> AsyncIterator[LocalRuntime]
         assert runtime.inference.policies.pinned() == 0
         assert runtime.inference.policies.kept() == 0
         assert runtime.partitions.live_bytes == runtime.queue.queue.live_bytes() == 0
+        assert runtime.handles.live_bytes == 0
     finally:
         await asyncio.wait_for(runtime.stop(work), 30)
         runtime.close()
