@@ -24,16 +24,25 @@ class BusyMeter:
     @contextlib.contextmanager
     def running(self) -> Iterator[None]:
         """One call, from its beginning to its end, however it ends."""
-        with self._parent.running() if self._parent else contextlib.nullcontext():
-            begun_ns = time.monotonic_ns()
-            if self._running == 0:
-                self._since_ns = begun_ns
-            self._running += 1
-            try:
-                yield
-            finally:
-                ended_ns = time.monotonic_ns()
-                self._running -= 1
-                self._calls_ns += ended_ns - begun_ns
-                if self._running == 0:
-                    self._busy_ns += ended_ns - self._since_ns
+        begun_ns = time.monotonic_ns()
+        self._begin(begun_ns)
+        try:
+            yield
+        finally:
+            self._end(begun_ns, time.monotonic_ns())
+
+    def _begin(self, now_ns: int) -> None:
+        if self._running == 0:
+            self._since_ns = now_ns
+        self._running += 1
+        if self._parent is not None:
+            self._parent._begin(now_ns)
+
+    def _end(self, begun_ns: int, now_ns: int) -> None:
+        """The parent goes by the same two times, so that what its children measured adds up to what it did."""
+        self._running -= 1
+        self._calls_ns += now_ns - begun_ns
+        if self._running == 0:
+            self._busy_ns += now_ns - self._since_ns
+        if self._parent is not None:
+            self._parent._end(begun_ns, now_ns)

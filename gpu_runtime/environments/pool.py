@@ -67,9 +67,12 @@ class EnvironmentPool:
             lost=dict(self._lost),
         )
 
-    async def open(self, spec: SessionSpec, *, on_wait: OnWait | None = None) -> EnvironmentSession:
+    async def open(
+        self, spec: SessionSpec, *, on_wait: OnWait | None = None, busy: BusyMeter | None = None
+    ) -> EnvironmentSession:
         """Wait for seats, telling ``on_wait`` reason and position at every change; then start or reuse processes.
 
+        ``busy``, made by ``make_meter``, measures the session's calls; it also knows those of one that did not open.
         Raises SeatsRefused, SessionError, UnknownEnvironment, UnknownCamera, SimulatorMissing, EnvironmentLost.
         """
         if spec.processes is not None and not 1 <= spec.processes <= spec.seats:
@@ -80,19 +83,22 @@ class EnvironmentPool:
         seats = await self._desk.take(spec.tenant_id, spec.seats, on_wait)
         try:
             self._refuse_if_closed()
-            session = await self._start(spec)
+            session = await self._start(spec, busy or self.make_meter())
         except BaseException:
             self._desk.give_back(seats)
             raise
         self._sessions[session] = seats
         return session
 
+    def make_meter(self) -> BusyMeter:
+        """For one session: what it measures counts as the service's time too."""
+        return BusyMeter(self.busy)
+
     def _refuse_if_closed(self) -> None:
         if self._closed:
             raise SessionError("the environment service is closed")
 
-    async def _start(self, spec: SessionSpec) -> EnvironmentSession:
-        busy = BusyMeter(self.busy)
+    async def _start(self, spec: SessionSpec, busy: BusyMeter) -> EnvironmentSession:
         counts = _shares(spec.seats, spec.processes or -(-spec.seats // self.limits.seats_per_process))
         processes = [self._take(spec.kind, busy) for _ in counts]
         try:

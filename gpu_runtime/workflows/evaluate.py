@@ -13,7 +13,7 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 from gpu_runtime.batching.feature import VLAFeature
-from gpu_runtime.environments.errors import EnvironmentLost, SimulatorError
+from gpu_runtime.environments.errors import EnvironmentLost, SimulatorError, SimulatorMissing
 from gpu_runtime.environments.pool import EnvironmentPool
 from gpu_runtime.environments.results import Observation
 from gpu_runtime.environments.session import EnvironmentSession, SessionSpec
@@ -29,13 +29,12 @@ from gpu_runtime.workflows.evaluation_seat import EvaluationSeat
 from gpu_runtime.workflows.evaluation_trial import Trial
 from gpu_runtime.workflows.evaluation_videos import FILM_PIXELS, Film, VideoShelf
 from gpu_runtime.workflows.evaluation_witness import Played, Unheard, Witness
+from gpu_runtime.workflows.failures import ENVIRONMENT_LOST, failure_from
 from gpu_runtime.workflows.policy_fit import PolicyFit, kind_for
 from gpu_runtime.workflows.ports import REDONE
 
 _DECISIONS_MAX = 1 << 20  # of one episode, so that no two decisions share their noise
 _QUEUE_FULL_S = 0.05
-LOST = "environment_lost"
-"""Why the environment's time of an episode is not billed: the platform lost it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -79,14 +78,17 @@ class EvaluationWorkflow:
         self.service.policies.unpin(
             self.service.policies.pin(payer.tenant_id, payer.slot_id, self.protocol.policy_version)
         )
-        seat = self._seat()
+        seat, reason = self._seat(), None
         try:
             session = await seat.ready()
             self._fit, self._hz = PolicyFit.of(self.policy, session.schema), session.schema.control_hz
             (start,) = await session.reset(self.protocol.seeds[:1])
             self._fit.check_start(start.observation)
+        except (EnvironmentLost, SimulatorMissing) as error:  # nobody pays for what there is not
+            reason = failure_from(error).reason
+            raise
         finally:
-            await seat.tell(step=0, work=f"evaluate/{self.protocol.environment}/check", reason=None)
+            await seat.tell(step=0, work=f"evaluate/{self.protocol.environment}/check", reason=reason)
             await seat.close()
 
     async def run(self) -> EvaluationResult:
@@ -162,11 +164,11 @@ class EvaluationWorkflow:
             trial.fail(error)
 
     async def _tell(self, seat: EvaluationSeat, trial: Trial) -> None:
-        lost = seat.session is not None and seat.session.lost is not None and trial.cause is Cause.ERROR
+        lost = trial.cause is Cause.ERROR and (seat.session is None or seat.session.lost is not None)
         await seat.tell(
             step=self.protocol.seeds.index(trial.seed),
             work=f"evaluate/{self.protocol.environment}/{trial.seed}",
-            reason=trial.unbilled or (LOST if lost else None),
+            reason=trial.unbilled or (ENVIRONMENT_LOST if lost else None),
         )
 
     async def _play(self, session: EnvironmentSession, trial: Trial, queue_session: str) -> None:

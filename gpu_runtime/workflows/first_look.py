@@ -3,11 +3,13 @@
 from dataclasses import dataclass
 
 from gpu_runtime.batching.feature import VLAFeature
+from gpu_runtime.environments.errors import EnvironmentLost, SimulatorMissing
 from gpu_runtime.environments.pool import EnvironmentPool
 from gpu_runtime.environments.session import SessionSpec
 from gpu_runtime.models.policy import Policy
 from gpu_runtime.protocol.schema import DatasetSchema
 from gpu_runtime.workflows.environment_use import Used, UseTeller
+from gpu_runtime.workflows.failures import failure_from
 from gpu_runtime.workflows.policy_fit import PolicyFit
 from gpu_runtime.workflows.ports import EnvironmentMeter, Teller
 from gpu_runtime.workflows.waiting import Herald
@@ -26,15 +28,17 @@ async def look(
     pool: EnvironmentPool, session: SessionSpec, policy: Policy, *, seed: int, tell: Teller, meter: EnvironmentMeter
 ) -> FirstLook:
     """Start one try and take no step. Raises SimulatorError, SchemaMismatch included, and EnvironmentLost."""
-    herald = Herald(tell=tell)
+    herald, busy, reason = Herald(tell=tell), pool.make_meter(), None
     use = UseTeller(meter=meter, work="check", step=0, seats=1)
     try:
-        async with await pool.open(session, on_wait=herald.seats) as opened:
+        async with await pool.open(session, on_wait=herald.seats, busy=busy) as opened:
             fit = PolicyFit.of(policy, opened.schema)
             (start,) = await opened.reset([seed])
             fit.check_start(start.observation)
-            found = FirstLook(schema=opened.schema, max_steps=opened.max_steps, feature=fit.feature(start.observation))
-        await use.tell(Used(busy_us=opened.busy.calls_us))
+            return FirstLook(schema=opened.schema, max_steps=opened.max_steps, feature=fit.feature(start.observation))
+    except (EnvironmentLost, SimulatorMissing) as error:  # nobody pays for what there is not
+        reason = failure_from(error).reason
+        raise
     finally:
+        await use.tell(Used(busy_us=busy.calls_us), reason=reason)
         await herald.close()
-    return found

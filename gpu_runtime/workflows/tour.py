@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from gpu_runtime.environments.base import EnvironmentKind, StateKind
 from gpu_runtime.environments.errors import EnvironmentLost, LostReason
 from gpu_runtime.environments.pool import EnvironmentPool
-from gpu_runtime.environments.session import SessionSpec
+from gpu_runtime.environments.session import EnvironmentSession, SessionSpec
 from gpu_runtime.models.policy import Policy
 from gpu_runtime.protocol.environment_spec import EnvironmentSpec
 from gpu_runtime.protocol.messages import LogWritten
@@ -74,7 +74,7 @@ class Tour:
             await herald.close()
 
     async def _one_session(self, tries: deque[Try], herald: Herald) -> None:
-        async with await self.pool.open(self.session, on_wait=herald.seats) as session:
+        async with await self._open(herald) as session:
             use = SessionUse(session=session)
             collector = Collector(
                 session=session,
@@ -96,6 +96,15 @@ class Tour:
             finally:
                 if session.lost is None or session.lost.reason is LostReason.CANCELLED:
                     self._keep(Used(steps=session.steps, busy_us=session.busy.calls_us))
+
+    async def _open(self, herald: Herald) -> EnvironmentSession:
+        """Time that was spent on a session which did not open is the platform's loss."""
+        busy = self.pool.make_meter()
+        try:
+            return await self.pool.open(self.session, on_wait=herald.seats, busy=busy)
+        except BaseException:
+            await self.use.tell(Used(busy_us=busy.calls_us), reason=ENVIRONMENT_LOST)
+            raise
 
     async def _lose(self, collector: Collector, tries: deque[Try], use: SessionUse) -> None:
         """Put what was begun back to the front, with other noise; its steps and chunks are the platform's loss."""

@@ -14,6 +14,7 @@ from pathlib import Path
 import numpy as np
 
 from gpu_runtime.environments.base import EnvironmentKind, Proprioception, StepResult
+from gpu_runtime.environments.errors import SimulatorMissing
 from gpu_runtime.environments.reach import ReachEnvironment
 from gpu_runtime.environments.registry import FAMILIES
 
@@ -27,7 +28,17 @@ _hoard: list[np.ndarray] = []
 def make(kind: EnvironmentKind) -> "FaultyEnvironment":
     if kind.env_id == "faulty/CrashAtStart":
         ctypes.string_at(0)
+    if kind.env_id == "faulty/Missing":
+        raise SimulatorMissing("env: faulty/Missing needs a Vulkan device")
+    if kind.env_id == "faulty/Fragile" and _after_a_fault().exists():
+        _after_a_fault().unlink()
+        ctypes.string_at(0)
     return FaultyEnvironment(kind.env_id)
+
+
+def _after_a_fault() -> Path:
+    """Left by ``faulty/Fragile`` when it crashes: its next start crashes, too."""
+    return Path(os.environ.get(FAULTS_FILE, "none") + ".start")
 
 
 class FaultyEnvironment(ReachEnvironment):
@@ -60,6 +71,9 @@ class FaultyEnvironment(ReachEnvironment):
         match self.env_id.removeprefix("faulty/"):
             case "Hang":
                 time.sleep(3600)
+            case "Fragile":
+                _after_a_fault().touch()
+                ctypes.string_at(0)
             case "Segfault":
                 ctypes.string_at(0)
             case "Exit":
