@@ -8,6 +8,7 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor, nn
 
+from gpu_runtime.models.backbones.frozen import STABLE_GEMM_ROWS
 from gpu_runtime.models.heads.base import Features, Head, StochasticHead, detached
 from gpu_runtime.models.heads.density import Normal, Score
 from gpu_runtime.models.heads.randomness import normal_each
@@ -54,6 +55,18 @@ class GaussianHead(StochasticHead):
         return Score(log_prob_BCA=policy.log_prob(part(trace, "sample", shape)), entropy_BCA=policy.entropy())
 
     def _policy(self, features: Sequence[Features], state_BS: Tensor | None, steps: int | None = None) -> Normal:
-        mean_BHA = self.head(features, state_BS)[:, :steps]
+        mean_BHA = self._regression(features, state_BS)[:, :steps]
         std_A = self.log_std_A.clamp(self.spec.log_std_min, self.spec.log_std_max).exp() * self.explored_A
         return Normal(mean=mean_BHA, std=std_A.expand_as(mean_BHA))
+
+    def _regression(self, features: Sequence[Features], state_BS: Tensor | None) -> Tensor:
+        """The same bits alone and in any group: a mean that is off by e moves a log-probability by z e / std.
+
+        On a CPU few rows go through other kernels, which at means of 4 and a std of 0.08 costs up to 2e-5.
+        """
+        samples = len(features)
+        missing = STABLE_GEMM_ROWS * torch.get_num_threads() - samples
+        if missing <= 0 or self.explored_A.device.type != "cpu":
+            return self.head(features, state_BS)
+        state = None if state_BS is None else torch.cat([state_BS, state_BS[-1:].expand(missing, -1)])
+        return self.head([*features, *[features[-1]] * missing], state)[:samples]
