@@ -51,7 +51,7 @@ def _device(wanted: str) -> str:
 
 
 def serve(config: RuntimeConfig) -> None:
-    """Run until SIGTERM or SIGINT; returns within five seconds of it.
+    """Run until SIGTERM or SIGINT; the process ends within five seconds of it.
 
     Raises StateFolderInUse, StateFolderUnusable, ConfigurationError.
     """
@@ -85,10 +85,12 @@ async def _serve(config: RuntimeConfig) -> None:
     except TimeoutError:
         # Threads cannot be interrupted. Whatever is not durable now is redone from the last checkpoint.
         _log.warning("work in progress does not end; leaving it to the next start")
-        logging.shutdown()
-        os._exit(0)
-    runtime.close()
-    work.result()
+    else:
+        runtime.close()
+        work.result()
+        _log.info("stopped in good order")
+    logging.shutdown()
+    os._exit(0)  # Python would wait for threads that nobody waits for, and take torch apart, for seconds
 
 
 def _build(config: RuntimeConfig, bases: dict[str, Backbone]) -> LocalRuntime:

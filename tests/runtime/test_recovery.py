@@ -229,3 +229,23 @@ def test_a_fault_of_the_training_service_itself_ends_the_process_and_is_logged(
     assert runtime.until_ended("job").state is WorkloadState.SUCCEEDED
     assert [step for step, _ in metric(runtime.events(), "train/loss")] == [1, 2, 3]
     runtime.close()
+
+
+LINGERING = """
+import atexit, sys, time
+atexit.register(time.sleep, 600)
+from gpu_runtime.__main__ import main
+sys.exit(main())
+"""
+
+
+def test_an_interpreter_that_takes_long_to_end_cannot_hold_up_the_end_of_a_closed_journal(
+    tmp_path: Path, datasets: Path
+) -> None:
+    runtime = RuntimeProcess(tmp_path / "state", datasets)
+    runtime.start(entry=("-c", LINGERING))
+    assert runtime.terminate() < 5
+    assert (runtime.state / "journal.sqlite3").exists()
+    assert not (runtime.state / "journal.sqlite3-wal").exists(), "SQLite folds it into the journal at a close"
+    assert "stopped in good order" in (runtime.state / "log").read_text()
+    runtime.close()
