@@ -11,9 +11,10 @@ class Needs(StrEnum):
     """What a specification must have for a chart to mean anything."""
 
     NOTHING = ""  # drawn for every job of the kind
+    HELD_OUT = "training.holdout_fraction"  # episodes that are not trained on
     RATIO = "algorithm.clip_low"  # an algorithm with clipped probability ratios
     CRITIC = "algorithm.value"  # an algorithm that estimates values
-    GROUPS = "algorithm.group_size"  # copies of one start are compared
+    GROUPS = "algorithm.epsilon"  # GRPO: what copies of one start earned is compared, and may be all alike
     REFERENCE = "algorithm.reference_kl"  # held near the policy it started from
 
 

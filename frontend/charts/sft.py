@@ -1,6 +1,6 @@
 """Charts of supervised fine-tuning."""
 
-from frontend.charts.model import Board, Chart, Curve, Group
+from frontend.charts.model import Board, Chart, Curve, Group, Needs
 
 SFT = Board(
     unit="step",
@@ -24,6 +24,7 @@ SFT = Board(
                         Curve(series="eval/baseline_error", label="mean action", color=2, dotted=True),
                     ),
                     smooth=False,
+                    needs=Needs.HELD_OUT,
                     note="Episodes the policy never trains on. Dotted: always predicting the mean action.",
                 ),
                 Chart(
