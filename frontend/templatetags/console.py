@@ -36,6 +36,12 @@ METER_WORDS = {
     "env.steps": "Environment steps",
     "env.compute_us": "Simulating",
 }
+FREE_WORDS = {  # why work was metered and not billed
+    "redone_after_restart": "done again after a restart",
+    "environment_lost": "lost with its environment",
+    "step_failed": "the step failed",
+    "cancelled": "cancelled",
+}
 ARTIFACT_WORDS = {
     "adapter": "Adapter exported, policy version {version}",
     "evaluation": "Evaluation finished",
@@ -57,9 +63,21 @@ def money(cost: Cost | CostLine) -> str:
 @register.filter
 def quantity(line: CostLine) -> str:
     """A meter's quantity in its own unit."""
-    if line.meter.endswith("compute_us"):
-        return f"{line.quantity / 1e6:,.1f}{_NBSP}s"
-    return f"{line.quantity:,}"
+    return _counted(line.meter, line.quantity)
+
+
+@register.filter
+def free_notes(line: CostLine) -> list[str]:
+    """``12 free: done again after a restart``, one note per reason."""
+    return [f"{_counted(line.meter, part.quantity)} free: {_free_word(part.reason)}" for part in line.free]
+
+
+def _counted(meter: str, count: int) -> str:
+    return f"{count / 1e6:,.1f}{_NBSP}s" if meter.endswith("compute_us") else f"{count:,}"
+
+
+def _free_word(reason: str) -> str:
+    return FREE_WORDS.get(reason, reason.replace("_", " "))
 
 
 @register.filter

@@ -14,7 +14,7 @@ from frontend.evaluations import Report, ReportUnreadable, read_report
 from frontend.facts import job_facts, subject_of
 from frontend.lineage import heirs_of, made_by
 from frontend.successes import latest_successes
-from frontend.templatetags.console import METER_WORDS
+from frontend.templatetags.console import FREE_WORDS, METER_WORDS
 from frontend.videos import OUTCOMES, Wish, gallery
 from frontend.views.page import frame, page
 from jobs.models import Artifact, Job
@@ -132,5 +132,5 @@ def _live_data(job: Job, groups: tuple[Group, ...]) -> dict[str, Any]:
         "now": timezone.now().isoformat(),
         "unit": board_of(job.kind).unit,
         "charts": [chart.as_json(job.spec) for group in groups for chart in group.charts],
-        "meters": METER_WORDS,
+        "words": {"meters": METER_WORDS, "free": FREE_WORDS},
     }

@@ -71,9 +71,15 @@ class DatasetImportOutput(serializers.ModelSerializer[DatasetImport]):
         fields = ["state", "reason", "attempts", "version_id"]
 
 
+class FreeWorkOutput(serializers.Serializer[Any]):
+    reason = serializers.CharField(help_text="For example redone_after_restart.")
+    quantity = serializers.IntegerField()
+
+
 class CostLineOutput(serializers.Serializer[Any]):
     meter = serializers.CharField()
     quantity = serializers.IntegerField()
+    free = FreeWorkOutput(many=True, help_text="Of the quantity: metered and not billed, and why.")
     amount = serializers.SerializerMethodField()
 
     def get_amount(self, line: Any) -> str:

@@ -1,5 +1,6 @@
 """REST: what things cost and what was used."""
 
+from dataclasses import asdict
 from decimal import Decimal
 from uuid import UUID
 
@@ -40,12 +41,16 @@ PriceOutput = inline_serializer(
         "valid_from": serializers.DateTimeField(),
     },
 )
+FreeOutput = inline_serializer(
+    "FreeUsage", {"reason": serializers.CharField(), "quantity": serializers.IntegerField()}
+)
 UsageLineOutput = inline_serializer(
     "UsageTotal",
     {
         "group": serializers.CharField(help_text="Meter code, job id or UTC date."),
         "meter": serializers.CharField(),
         "quantity": serializers.IntegerField(),
+        "free": FreeOutput.__class__(many=True, help_text="Of the quantity: metered and not billed, and why."),
         "cost": MoneyOutput,
     },
 )
@@ -98,9 +103,11 @@ class UsageApi(APIView):
 
 
 def _row(total: UsageTotal) -> dict[str, object]:
+    line = total.line
     return {
         "group": str(total.group),
-        "meter": total.meter,
-        "quantity": total.quantity,
-        "cost": money(total.amount, total.currency),
+        "meter": line.meter,
+        "quantity": line.quantity,
+        "free": [asdict(part) for part in line.free],
+        "cost": money(line.amount, line.currency),
     }

@@ -1,9 +1,10 @@
 """Reading the bill. Sums are exact: quantities are integers, money is Decimal."""
 
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 from datetime import date, datetime
 from decimal import Decimal
+from itertools import groupby
 from typing import Any, Literal
 from uuid import UUID
 
@@ -19,13 +20,22 @@ DEFAULT_CURRENCY = "EUR"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Free:
+    """Work that was metered and not billed, and why."""
+
+    reason: str
+    quantity: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class CostLine:
-    """One meter's share of a cost. ``amount`` has 12 places; round only for display."""
+    """One meter's share of a cost. ``amount`` has 12 places; round for display only. ``free``: part of it."""
 
     meter: str
     quantity: int
     amount: Decimal
     currency: str
+    free: tuple[Free, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -42,10 +52,7 @@ class UsageTotal:
     """Quantity and money of one meter within one group."""
 
     group: str | UUID | date
-    meter: str
-    quantity: int
-    amount: Decimal
-    currency: str
+    line: CostLine
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -71,8 +78,8 @@ def job_costs(tenant: Tenant, job_ids: Collection[UUID]) -> dict[UUID, Cost]:
     lines: dict[UUID, list[CostLine]] = {job_id: [] for job_id in job_ids}
     with tenant_scope(tenant):
         rated = RatedUsage.objects.filter(job_id__in=job_ids)
-        for row in _rows(rated, "job_id"):
-            lines[row["job_id"]].append(_line(row))
+        for job_id, line in _lines(rated, "job_id"):
+            lines[job_id].append(line)
     return {job_id: _total(tuple(own)) for job_id, own in lines.items()}
 
 
@@ -92,22 +99,7 @@ def usage_totals(tenant: Tenant, *, job_id: UUID | None = None, group_by: GroupB
     group: Any = {"meter": F("event__meter"), "job": F("job_id"), "day": TruncDate("event__occurred_at")}[group_by]
     with tenant_scope(tenant):
         rated = RatedUsage.objects.filter(job_id=job_id) if job_id else RatedUsage.objects.all()
-        rows = (
-            rated.annotate(group=group, meter=F("event__meter"))
-            .values("group", "meter", "currency")
-            .annotate(quantity=Sum("event__quantity"), total=Sum("amount"))
-            .order_by("group", "meter", "currency")
-        )
-        return [
-            UsageTotal(
-                group=row["group"],
-                meter=row["meter"],
-                quantity=int(row["quantity"]),
-                amount=row["total"],
-                currency=row["currency"],
-            )
-            for row in rows
-        ]
+        return [UsageTotal(group=own, line=line) for own, line in _lines(rated.annotate(group=group), "group")]
 
 
 def prices() -> QuerySet[PriceVersion]:
@@ -137,18 +129,27 @@ def rating_check() -> RatingCheck:
 
 
 def _cost(rated: QuerySet[RatedUsage]) -> Cost:
-    return _total(tuple(_line(row) for row in _rows(rated)))
+    return _total(tuple(line for _, line in _lines(rated)))
 
 
-def _rows(rated: QuerySet[RatedUsage], *groups: str) -> Iterable[dict[str, Any]]:
-    keys = (*groups, "event__meter", "currency")
-    rows = rated.values(*keys).annotate(quantity=Sum("event__quantity"), total=Sum("amount")).order_by(*keys)
-    return (dict(row) for row in rows)
+def _lines(rated: QuerySet[RatedUsage], group: str = "") -> Iterator[tuple[Any, CostLine]]:
+    """(value of ``group``, line) for every value, meter and currency, in that order."""
+    keys = (*([group] if group else []), "event__meter", "currency")
+    reasons = ("event__billable", "event__reason")
+    rows = rated.values(*keys, *reasons).annotate(quantity=Sum("event__quantity"), total=Sum("amount"))
+    for key, parts in groupby(rows.order_by(*keys, *reasons), key=lambda row: tuple(row[name] for name in keys)):
+        yield key[0], _line(list(parts))
 
 
-def _line(row: dict[str, Any]) -> CostLine:
+def _line(parts: list[dict[str, Any]]) -> CostLine:
+    """Of one meter, by what was billed and why not."""
+    free = [part for part in parts if not part["event__billable"]]
     return CostLine(
-        meter=row["event__meter"], quantity=int(row["quantity"]), amount=row["total"], currency=row["currency"]
+        meter=parts[0]["event__meter"],
+        quantity=sum(int(part["quantity"]) for part in parts),
+        amount=sum((part["total"] for part in parts), Decimal(0)),
+        currency=parts[0]["currency"],
+        free=tuple(Free(reason=part["event__reason"], quantity=int(part["quantity"])) for part in free),
     )
 
 

@@ -75,6 +75,6 @@ def test_any_cutting_repeating_and_killing_ends_in_the_rows_of_one_pass(
         "logs": [str(step) for step in range(1, STEPS + 1)],
         "loss": [(step, 1.0 / step) for step in range(1, STEPS + 1)],
     }
-    quantities = {total.meter: total.quantity for total in usage_totals(alice.tenant, job_id=job.pk)}
+    quantities = {total.line.meter: total.line.quantity for total in usage_totals(alice.tenant, job_id=job.pk)}
     assert quantities == {"train.samples": 16 * STEPS, "train.compute_us": 100 * STEPS}
     assert reconcile_billing().ok

@@ -101,6 +101,6 @@ def assert_each_entry_took_effect_once(alice: Person, job: Job) -> None:
     steps = list(range(1, STEPS + 1))
     assert [int(event.data["message"]) for event in events_of(job, type="log")] == steps
     assert [point.step for point in points_of(job, series="loss")] == steps
-    quantities = {total.meter: total.quantity for total in usage_totals(alice.tenant, job_id=job.pk)}
+    quantities = {total.line.meter: total.line.quantity for total in usage_totals(alice.tenant, job_id=job.pk)}
     assert quantities == {"train.samples": 16 * STEPS, "train.compute_us": 101 * STEPS}
     assert reconcile_billing().ok

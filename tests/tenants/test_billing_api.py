@@ -7,7 +7,7 @@ from decimal import Decimal
 import pytest
 from django.utils import timezone
 
-from tenants.billing.models import PriceVersion
+from tenants.billing.models import Meter, PriceVersion
 from tenants.billing.seeds import DEFAULT_PRICES
 from tenants.billing.services import price_add
 from tenants.errors import ApplicationError
@@ -41,6 +41,27 @@ def test_usage_is_added_up_by_meter_by_job_and_by_day(alice: Person):
     by_day = [row for row in usage(alice, "?group_by=day") if row[1] == "train.samples"]
     assert [(row[0], row[2]) for row in by_day] == [("2026-05-01", 3_000), ("2026-05-02", 1_000)]
     assert ("train.samples", "train.samples", 2_000, "0.100000000000") in usage(alice, f"?job={JOBS[1]}")
+
+
+@pytest.mark.parametrize("group_by", ["meter", "job", "day"])
+def test_what_is_rated_zero_stays_in_its_row_with_the_reason(alice: Person, group_by: str):
+    set_prices()
+    ingest(alice.tenant, job_id=JOBS[0], samples=1_000, compute_us=7)
+    ingest(alice.tenant, job_id=JOBS[0], samples=300, compute_us=2, billable=False, reason="redone_after_restart")
+    ingest(alice.tenant, job_id=JOBS[0], samples=40, compute_us=1, billable=False, reason="step_failed")
+    rows = alice.api.get(f"/api/v1/usage?group_by={group_by}").json()["results"]
+    assert len(rows) == 2
+    (row,) = [row for row in rows if row["meter"] == "train.samples"]
+    assert (row["quantity"], row["cost"]["amount"]) == (1_340, "0.050000000000")
+    assert row["free"] == [
+        {"reason": "redone_after_restart", "quantity": 300},
+        {"reason": "step_failed", "quantity": 40},
+    ]
+
+
+def test_the_price_list_has_every_meter(viewer: Person):
+    listed = {row["meter"] for row in viewer.api.get("/api/v1/prices").json()["results"]}
+    assert listed == set(Meter.values)
 
 
 def test_usage_of_another_tenants_job_is_as_empty_as_of_a_missing_one(story: Story):

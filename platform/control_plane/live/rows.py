@@ -1,5 +1,6 @@
 """Frames of a job's stream, as JSON."""
 
+from dataclasses import asdict
 from typing import Any
 
 from jobs.models import Job
@@ -42,7 +43,15 @@ def _job(job: Job, *, with_bill: bool) -> dict[str, Any]:
 
 
 def _lines(cost: Cost) -> list[dict[str, Any]]:
-    return [{"meter": line.meter, "quantity": line.quantity, "amount": f"{line.amount:f}"} for line in cost.lines]
+    return [
+        {
+            "meter": line.meter,
+            "quantity": line.quantity,
+            "amount": f"{line.amount:f}",
+            "free": [asdict(part) for part in line.free],
+        }
+        for line in cost.lines
+    ]
 
 
 def _time(moment: Any) -> str | None:

@@ -1,20 +1,28 @@
 // The bill of a job, live: the total and the lines it is made of come in one frame, so they always add up.
 import { $, $$, setText } from "./dom.js";
 
-export function showCost(cost, meters) {
+export function showCost(cost, words) {
   setText("[data-cost]", money(cost));
   const list = $("[data-lines]");
   for (const old of $$("[data-line]", list)) old.remove();
   list.prepend(...cost.lines.flatMap((line) => {
     const dt = document.createElement("dt"), dd = document.createElement("dd");
     dt.dataset.line = dd.dataset.line = "";
-    dt.textContent = `${meters[line.meter] ?? line.meter}, ${quantity(line)}`;
+    dt.textContent = `${words.meters[line.meter] ?? line.meter}, ${quantity(line.meter, line.quantity)}`;
+    dt.append(...line.free.map((part) => note(`${quantity(line.meter, part.quantity)} free: ${words.free[part.reason] ?? part.reason.replaceAll("_", " ")}`)));
     dd.textContent = money({ amount: line.amount, currency: cost.currency });
     return [dt, dd];
   }));
 }
 
-function quantity({ meter, quantity: count }) {
+function note(text) {
+  const span = document.createElement("span");
+  span.className = "sub";
+  span.textContent = text;
+  return span;
+}
+
+function quantity(meter, count) {
   if (!meter.endsWith("compute_us")) return count.toLocaleString("en");
   return `${(count / 1e6).toLocaleString("en", { minimumFractionDigits: 1, maximumFractionDigits: 1 })}\u00a0s`;
 }

@@ -84,7 +84,7 @@ function showJob() {
   setText("[data-step]", String(job.step));
   setText("[data-total]", String(job.total_steps));
   setText("[data-reason]", job.message || job.reason || "no remarks");
-  if (job.cost) showCost(job.cost, page.meters);
+  if (job.cost) showCost(job.cost, page.words);
   if (job.compute_share !== undefined && job.compute_share !== null) setText("[data-share]", `${(job.compute_share * 100).toFixed(1)}\u00a0%`);
 }
 

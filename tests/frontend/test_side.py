@@ -1,4 +1,4 @@
-"""What a job made, on its page: files, the recording on its way to a dataset, and what hinders it."""
+"""The side of a job's page: its bill, what it made, the recording on its way to a dataset and what hinders it."""
 
 from typing import Any
 
@@ -6,8 +6,10 @@ import pytest
 
 from jobs.services.dataset_import import import_run
 from tests.support.dataset_imports import import_of, recorded
-from tests.support.jobs import start_job
+from tests.support.jobs import relay_all, start_job
 from tests.support.memory_runtime import InMemoryRuntime
+from tests.support.policy_jobs import start_policy_job
+from tests.support.service_steps import predict_group
 from tests.support.story import Person, Story
 
 pytestmark = pytest.mark.django_db
@@ -56,6 +58,19 @@ def test_what_was_given_up_says_why_and_offers_another_try_to_those_who_may(stor
     assert import_of(artifact_id).state == "failed"
     assert story.alice.browser().post(path)["Location"] == f"/jobs/{job.pk}/"
     assert import_of(artifact_id).state == "waiting"
+
+
+def test_work_that_is_not_billed_is_said_with_its_reason_on_the_page_and_in_the_api(story: Story, runtime):
+    job, key = start_policy_job(story.alice, runtime, "rl")
+    predict_group(runtime, {key: 30}, busy_us=900_000)
+    predict_group(runtime, {key: 12}, busy_us=500_000, billable=False, reason="redone_after_restart")
+    relay_all(runtime)
+    page = story.alice.browser().get(f"/jobs/{job.pk}/").content.decode()
+    assert "Predicted chunks, 42" in page
+    assert "12 free: done again after a restart" in page
+    assert "0.5\u00a0s free: done again after a restart" in page
+    lines = {line["meter"]: line for line in story.alice.api.get(f"/api/v1/jobs/{job.pk}").json()["cost"]["lines"]}
+    assert lines["predict.chunks"]["free"] == [{"reason": "redone_after_restart", "quantity": 12}]
 
 
 def test_a_job_that_made_nothing_has_an_empty_hidden_card(story: Story, runtime: InMemoryRuntime):
