@@ -11,6 +11,9 @@ from gpu_runtime.protocol.exploration import ActorCriticSpec, ExplorationSpec, V
 from gpu_runtime.protocol.specs import OptimizerSpec
 
 SEED_MAX = 2**31 - 1
+EPISODES_MAX = 20_000  # of one evaluation: more than every LIBERO task 150 times; one report has to hold them
+VIDEOS_MAX = 1_000  # of one evaluation and outcome
+UNEXPLORED_MAX = 64  # names
 Name = Annotated[str, Field(min_length=1, max_length=200)]
 Priority = Annotated[int, Field(ge=0, le=9, description="Order among your own jobs; higher first.")]
 Seed = Annotated[int, Field(ge=0, le=SEED_MAX)]
@@ -68,7 +71,11 @@ class RlJobSpec(Message):
     exploration: ExplorationSpec
     executed_steps: Executed
     unexplored: Annotated[
-        tuple[str, ...], Field(description="Action dimensions that are never random, by name, e.g. the gripper.")
+        tuple[str, ...],
+        Field(
+            max_length=UNEXPLORED_MAX,
+            description="Action dimensions that are never random, by name, e.g. the gripper.",
+        ),
     ] = ()
     collection: CollectionSpec = CollectionSpec()
     training: RlTrainingSpec
@@ -143,12 +150,19 @@ class EvaluationJobSpec(Message):
         names = [environment.id for environment in self.environments]
         if len(set(names)) != len(names):
             raise ValueError(f"environments {names}: allowed: each once")
+        _require_in_all("episodes", self.episodes, tasks=len(names), limit=EPISODES_MAX)
+        _require_in_all("videos_per_outcome", self.videos_per_outcome, tasks=len(names), limit=VIDEOS_MAX)
         return self
 
     @property
     def total_steps(self) -> int:
         """Planned episodes."""
         return self.episodes * len(self.environments)
+
+
+def _require_in_all(name: str, each: int, *, tasks: int, limit: int) -> None:
+    if each * tasks > limit:
+        raise ValueError(f"{name} {each}: allowed: at most {limit // tasks} for each of {tasks} tasks, {limit} in all")
 
 
 class RolloutJobSpec(Message):

@@ -8,7 +8,7 @@ from uuid import UUID
 from django.db import transaction
 from django.db.models import F
 from django.utils import timezone
-from pydantic import TypeAdapter
+from pydantic import TypeAdapter, ValidationError
 
 from gpu_runtime.protocol.job_specs import JobSpec
 from gpu_runtime.protocol.messages import DatasetBinding, PolicyBinding, RuntimeStatus, SubmitJob, WorkloadStatus
@@ -90,7 +90,13 @@ def job_claim(job: Job, *, journal_id: str) -> bool:
 
 def _hand_over(job: Job, runtime: RuntimeClient) -> Dispatch:
     try:
-        answer = runtime.submit(_message(job))
+        message = _message(job)
+    except ValidationError as error:
+        where = ".".join(map(str, error.errors()[0]["loc"]))
+        told = f"The job was submitted to an earlier release and does not fit this one at {where!r}. Submit it anew."
+        return _refuse(job, "specification_outdated", told)
+    try:
+        answer = runtime.submit(message)
     except RuntimeUnreachable as error:
         if error.maybe_delivered:
             logger.warning("job %s attempt %d: submit without answer: %s", job.pk, job.attempt, error)
@@ -99,10 +105,15 @@ def _hand_over(job: Job, runtime: RuntimeClient) -> Dispatch:
     except RuntimeRefused as error:
         if not error.about_the_request:
             return _give_back(job, AttemptState.REFUSED, error.code, error.message)
-        attempt_close(job, AttemptState.REFUSED, reason=error.code)
-        job_transition(job, to=JobState.FAILED, reason=error.code, message=error.message)
-        return Dispatch.FAILED
+        return _refuse(job, error.code, error.message)
     return _accepted(job, answer, runtime)
+
+
+def _refuse(job: Job, reason: str, message: str) -> Dispatch:
+    """For good: trying again cannot help."""
+    attempt_close(job, AttemptState.REFUSED, reason=reason)
+    job_transition(job, to=JobState.FAILED, reason=reason, message=message)
+    return Dispatch.FAILED
 
 
 @transaction.atomic

@@ -93,6 +93,8 @@ def _with_runtime(runtime: RuntimeClient, status: RuntimeStatus, repaired: Repai
             except (RuntimeUnreachable, RuntimeRefused) as error:
                 logger.info("sweep interrupted: %s", error)
                 return
+            except Exception:  # one row's trouble must not keep the others waiting
+                logger.exception("sweep: %s of %s broke", repair.__name__, row)
 
 
 def _queued() -> list[UUID]:

@@ -218,3 +218,29 @@ def test_demonstrations_are_admitted_as_before(alice: Person) -> None:
     job = make_job(alice)
     assert (job.base_model, job.head, job.policy) == ("tiny-qwen3-vl", "mlp", None)
     assert job.dataset_version is not None
+
+
+@pytest.mark.parametrize(
+    ("tasks", "changes", "pointer", "allowed"),
+    [
+        (200, {"episodes": 10_000}, "/episodes", "at most 100 for each of 200 tasks"),
+        (100, {"videos_per_outcome": 20}, "/videos_per_outcome", "at most 10 for each of 100 tasks"),
+    ],
+)
+def test_many_tasks_with_many_episodes_or_films_are_refused_in_all(
+    alice: Person, tasks: int, changes: dict[str, int], pointer: str, allowed: str
+) -> None:
+    environments = [{"id": f"libero_90/{number}"} for number in range(tasks)]
+    spec = make_policy_spec("evaluation", make_adapter(alice), environments=environments, **changes)
+    answer = alice.api.post("/api/v1/jobs", spec)
+    assert answer.status_code == 422
+    (error,) = answer.json()["errors"]
+    assert error["pointer"] == pointer
+    assert allowed in error["detail"]
+
+
+def test_a_list_of_names_without_end_is_refused_at_once(alice: Person) -> None:
+    spec = make_policy_spec("rl", make_adapter(alice), unexplored=["elbow"] * 100_000)
+    answer = alice.api.post("/api/v1/jobs", spec)
+    assert [error["pointer"] for error in answer.json()["errors"]] == ["/unexplored"]
+    assert len(answer.content) < 2_000
