@@ -1,6 +1,8 @@
-"""Where an attempt keeps what a resumed one goes on from, beside its checkpoints."""
+"""Where an attempt keeps what it goes on from after a restart, beside its checkpoints; gone when it has ended."""
 
+import contextlib
 import shutil
+from collections.abc import Iterable
 from pathlib import Path
 
 from gpu_runtime.protocol.messages import SubmitJob
@@ -12,5 +14,19 @@ def job_folder(state: Path, submit: SubmitJob) -> Path:
 
 
 def forget_job_folder(state: Path, submit: SubmitJob) -> None:
-    """Remove what an attempt of the same name left behind."""
-    shutil.rmtree(job_folder(state, submit), ignore_errors=True)
+    """Remove an attempt's folder, if there is one, as far as the disk lets us; blocks on it."""
+    _remove(job_folder(state, submit))
+
+
+def sweep_job_folders(state: Path, unfinished: Iterable[SubmitJob]) -> None:
+    """Remove those of all other attempts: the last process was killed before it could. Blocks on the disk."""
+    kept = {job_folder(state, submit) for submit in unfinished}
+    for folder in list((state / "jobs").glob("*/*")):
+        if folder not in kept:
+            _remove(folder)
+
+
+def _remove(folder: Path) -> None:
+    shutil.rmtree(folder, ignore_errors=True)
+    with contextlib.suppress(OSError):  # another attempt of the job has its own beside it
+        folder.parent.rmdir()

@@ -115,8 +115,11 @@ class Master:
 
     async def recover(self) -> None:
         """Take up every attempt that had not ended when the last process did. Requests wait for this."""
-        for row in await run_in(None, self._journal.unfinished_workloads):
-            run = Run(submit=decode(SubmitJob, row.submit), state=row.state, step=row.step)
+        rows = await run_in(None, self._journal.unfinished_workloads)
+        submits = [decode(SubmitJob, row.submit) for row in rows]
+        await run_in(None, self._mounter.sweep, submits)
+        for row, submit in zip(rows, submits, strict=True):
+            run = Run(submit=submit, state=row.state, step=row.step)
             run.resumed = row.state is not WorkloadState.ACCEPTED
             run.cancelled = row.state is WorkloadState.CANCELLING
             self._start(run)
@@ -229,6 +232,7 @@ class Master:
         assert state in TERMINAL_WORKLOAD_STATES
         run.ending = True
         await self._durability.write(run.transition(state, failure, *artifacts))
+        await run_in(None, self._mounter.leave, run.submit)
         self._runs.pop(run.key, None)
 
     async def _row(self, job_id: str, attempt: int) -> WorkloadRow | None:

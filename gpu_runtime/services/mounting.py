@@ -1,10 +1,10 @@
 """From an accepted submit to the workload that runs it: one line per kind of job."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 
 from gpu_runtime.protocol.messages import SubmitJob
 from gpu_runtime.services.evaluation_workload import mount_evaluation
-from gpu_runtime.services.job_folder import forget_job_folder
+from gpu_runtime.services.job_folder import forget_job_folder, sweep_job_folders
 from gpu_runtime.services.parts import RuntimeParts
 from gpu_runtime.services.rl_workload import mount_rl
 from gpu_runtime.services.rollout_workload import mount_rollout
@@ -36,3 +36,11 @@ class Mounter:
         """Remove what another journal's attempt of the same name left behind."""
         self._parts.checkpoints.forget(submit.job_id, submit.attempt)
         forget_job_folder(self._parts.config.state, submit)
+
+    def leave(self, submit: SubmitJob) -> None:
+        """Remove what only a resumed attempt would need: it has ended, and what it made is told."""
+        forget_job_folder(self._parts.config.state, submit)
+
+    def sweep(self, unfinished: Iterable[SubmitJob]) -> None:
+        """The same for every attempt that ended when the last process could not do it any more."""
+        sweep_job_folders(self._parts.config.state, unfinished)

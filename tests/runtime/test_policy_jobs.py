@@ -51,6 +51,7 @@ def nothing_is_held(runtime: LocalRuntime) -> None:
     assert runtime.partitions.live_bytes == runtime.queue.queue.live_bytes() == 0
     assert runtime.handles.live_bytes == 0
     assert runtime.training.mounted == ()
+    assert not list((runtime.config.state / "jobs").glob("*"))
 
 
 async def until_step(runtime: LocalRuntime, step: int, job_id: str = "job") -> None:
@@ -169,9 +170,11 @@ def test_every_kind_goes_on_after_its_process_ended(
             assert process.terminate() < 5
             assert "stopped in good order" in (state / "log").read_text()
         process.until(lambda: not any(map(running_worker, workers)) or None, 20)
+        (state / "jobs/ended-long-ago/1").mkdir(parents=True)  # by a process that was killed just then
         process.start()
         status = process.until_ended("job")
         assert (status.state, status.step) == (WorkloadState.SUCCEEDED, steps), status
+        everything_came_back(process)
         process.terminate()
     finally:
         process.close()
@@ -184,6 +187,16 @@ def test_every_kind_goes_on_after_its_process_ended(
     assert "redone_after_restart" in unpaid
     check_books(written(state))
     assert children() == []
+
+
+def everything_came_back(process: RuntimeProcess) -> None:
+    """As the runtime says of itself, and as its folder shows."""
+    status = process.status()
+    assert (status.partition_bytes, status.active_jobs) == (0, 0)
+    assert [service.queue_depth for service in status.services] == [0, 0, 0]
+    assert [service.seats_used for service in status.services if service.service == "environment"] == [0]
+    for folder in ("partitions", "jobs"):
+        assert not list((process.state / folder).glob("*")), folder
 
 
 def workers_of(parent: int) -> list[int]:
