@@ -6,6 +6,7 @@ from drf_spectacular.utils import OpenApiParameter, extend_schema
 from rest_framework.response import Response
 from rest_framework.views import APIView
 
+from jobs.api.examples import EXAMPLES, SUBMIT_DESCRIPTION
 from jobs.api.outputs import AnyJobSpec, JobDetailOutput, JobOutput
 from jobs.api.queries import JOB_KINDS, JobListQuery
 from jobs.models import Job
@@ -44,6 +45,8 @@ class JobListApi(ListView):
 
     @extend_schema(
         operation_id="jobs_submit",
+        description=SUBMIT_DESCRIPTION,
+        examples=EXAMPLES,
         parameters=[KEY_PARAMETER],
         request=AnyJobSpec,
         responses={(202, "application/json"): JobDetailOutput},

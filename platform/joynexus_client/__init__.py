@@ -25,6 +25,27 @@
         print(client.jobs.evaluation(trial["id"])["overall"])
         for number, film in enumerate(client.jobs.artifacts(trial["id"], kind="video")):
             client.artifacts.download(film["id"], to=f"{number}.mp4")
+        better = client.jobs.submit({
+            "kind": "rl",
+            "name": "push, improved",
+            "policy": {"artifact": adapter["id"]},
+            "environment": {"id": "PushCube-v1"},
+            "algorithm": {"type": "ppo"},
+            "exploration": {"type": "gaussian"},
+            "executed_steps": 4,
+            "training": {"iterations": 40},
+        })
+        client.jobs.wait(better["id"], timeout_s=3600)
+        played = client.jobs.submit({
+            "kind": "rollout",
+            "name": "more pushes",
+            "policy": {"artifact": client.jobs.artifacts(better["id"], kind="adapter")[0]["id"]},
+            "environment": {"id": "PushCube-v1"},
+            "dataset_name": "pushed by the policy",
+            "episodes": 100,
+        })
+        client.jobs.wait(played["id"])
+        client.datasets.wait_ready(client.jobs.wait_recorded(played["id"]))  # the next fine-tuning may use it
 
 Everything the server refuses is an `ApiError` with its code, its sentence and the refused fields. Requests are
 repeated when the connection or the server fails for a moment; what creates or spends carries one idempotency key

@@ -53,12 +53,12 @@ class Client:
         return [*self._transport.get("/api/v1/bases")["results"]]
 
     def runtime(self) -> dict[str, Any]:
-        """How busy the shared services are."""
+        """How busy the shared services are, and how many environment seats are taken."""
         answer: dict[str, Any] = self._transport.get("/api/v1/runtime")
         return answer
 
     def usage(self, *, job: str | None = None, group_by: str = "meter") -> list[dict[str, Any]]:
-        """Metered quantities and their cost, by meter, job or day."""
+        """Metered quantities and their cost, by meter, job or day; ``free``: what was not billed, and why."""
         return [*self._transport.get("/api/v1/usage", job=job, group_by=group_by)["results"]]
 
     def prices(self) -> list[dict[str, Any]]:
