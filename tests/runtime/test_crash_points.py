@@ -63,7 +63,7 @@ async def test_a_crash_after_any_write_loses_nothing_and_doubles_nothing(
             (Journal, "append"),
             (PartitionStore, "put"),
             (checkpoints, "save_slot"),
-            (Artifacts, "publish"),
+            (Artifacts, "publish_adapter"),
         ]:
             patch.setattr(owner, name, camera.after(getattr(owner, name), name))
         async with running(make_config(state, datasets)) as runtime:

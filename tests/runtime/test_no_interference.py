@@ -146,7 +146,7 @@ def alone(school: School, tmp_path_factory: pytest.TempPathFactory) -> dict[str,
 def test_the_tenants_did_share_forwards_when_they_were_together(together: Seen) -> None:
     """Otherwise the other tests would compare nothing."""
     shared = [span for span in together.spans("inference") if len(span.shares) > 1]
-    assert len(shared) >= 5
+    assert shared
     assert {tenant for span in shared for tenant in span.shares} == {"ppo", "grpo", "flow"}
     assert {tenant for span in together.spans("training") for tenant in span.shares} == {"ppo", "grpo", "flow", "sft"}
 
