@@ -1,10 +1,11 @@
 """Seats: one per environment in use, bounded for each tenant and in all. Pure; who waits is told why and where.
 
-First come, first served among those whose own tenant has room. Whoever waits for its own tenant's seats holds
-nobody up; whoever waits for the service's seats is not overtaken, so a large request is not starved by small ones.
+First come, first served among those whose own tenant has room. Whoever waits for its own tenant's seats holds up that
+tenant's later requests only; whoever waits for the service's seats is not overtaken. So a large request is not starved
+by small ones, neither other tenants' nor its own tenant's.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 
@@ -58,10 +59,7 @@ class SeatTable:
     def admit(self) -> list[SeatRequest]:
         """Seat everyone whose turn it is."""
         admitted = []
-        for asked in list(self._waiting.values()):
-            reason = self._obstacle(asked)
-            if reason is WaitReason.ALL_TAKEN:
-                break
+        for asked, reason in self._reasons():
             if reason is None:
                 self._seated[asked.number] = self._waiting.pop(asked.number)
                 admitted.append(asked)
@@ -74,15 +72,10 @@ class SeatTable:
 
     def waits(self) -> dict[SeatRequest, SeatWait]:
         """Everyone who waits after ``admit``, in the order of their turn."""
-        result: dict[SeatRequest, SeatWait] = {}
-        blocked = False
-        for position, asked in enumerate(self._waiting.values(), start=1):
-            reason = self._obstacle(asked) or WaitReason.BEHIND_OTHERS
-            if blocked and reason is WaitReason.ALL_TAKEN:
-                reason = WaitReason.BEHIND_OTHERS
-            blocked |= reason is WaitReason.ALL_TAKEN
-            result[asked] = SeatWait(reason=reason, position=position)
-        return result
+        return {
+            asked: SeatWait(reason=reason or WaitReason.BEHIND_OTHERS, position=position)
+            for position, (asked, reason) in enumerate(self._reasons(), start=1)
+        }
 
     def held(self) -> Mapping[str, int]:
         """Seats by tenant; nobody who holds none."""
@@ -90,6 +83,19 @@ class SeatTable:
         for asked in self._seated.values():
             seats[asked.tenant_id] = seats.get(asked.tenant_id, 0) + asked.seats
         return seats
+
+    def _reasons(self) -> Iterator[tuple[SeatRequest, WaitReason | None]]:
+        """Everyone who waits and why, None: it may sit down, before the next is asked for."""
+        held_up: set[str] = set()  # tenants
+        queue_stands = False
+        for asked in list(self._waiting.values()):
+            reason = self._obstacle(asked)
+            if reason is WaitReason.TENANT_QUOTA:
+                held_up.add(asked.tenant_id)
+            elif queue_stands or asked.tenant_id in held_up:
+                reason = WaitReason.BEHIND_OTHERS
+            queue_stands |= reason is WaitReason.ALL_TAKEN
+            yield asked, reason
 
     def _obstacle(self, asked: SeatRequest) -> WaitReason | None:
         held = self.held()

@@ -47,6 +47,27 @@ def test_a_large_request_is_not_overtaken_by_small_ones() -> None:
     assert table.waits() == {late: SeatWait(reason=WaitReason.ALL_TAKEN, position=1)}
 
 
+def test_a_large_request_is_not_starved_by_its_own_tenants_small_ones() -> None:
+    table = SeatTable(total=8, per_tenant=4)
+    small = table.request("alice", 2)
+    assert table.admit() == [small]
+    large = table.request("alice", 4)
+    for _ in range(5):  # a small job that asks again as soon as it has given back
+        again, other = table.request("alice", 2), table.request("bob", 4)
+        assert table.admit() == [other], "nobody else waits for alice's quota"
+        assert table.waits() == {
+            large: SeatWait(reason=WaitReason.TENANT_QUOTA, position=1),
+            again: SeatWait(reason=WaitReason.BEHIND_OTHERS, position=2),
+        }
+        table.release(again)
+        table.release(other)
+    table.release(small)
+    again = table.request("alice", 2)
+    assert table.admit() == [large]
+    table.release(large)
+    assert table.admit() == [again]
+
+
 def test_giving_back_twice_frees_nothing_twice() -> None:
     table = SeatTable(total=2, per_tenant=2)
     first, second = table.request("alice", 1), table.request("alice", 1)
@@ -91,11 +112,15 @@ def check_rules(table: SeatTable, asked: list[SeatRequest]) -> None:
     assert all(held.get(tenant, 0) <= 4 for tenant in "abc")
     assert [wait.position for wait in waits.values()] == list(range(1, len(waits) + 1))
     assert [request.number for request in waits] == sorted(request.number for request in waits)
-    free, queue_stands = 6 - sum(held.values()), False
+    free, queue_stands, held_up = 6 - sum(held.values()), False, set()
     for request, wait in waits.items():
         own = held.get(request.tenant_id, 0) + request.seats > 4
         assert (wait.reason is WaitReason.TENANT_QUOTA) == own
-        if not own:
+        if own:
+            held_up.add(request.tenant_id)
+        elif request.tenant_id in held_up:
+            assert wait.reason is WaitReason.BEHIND_OTHERS
+        else:
             first = not queue_stands
             assert (wait.reason is WaitReason.ALL_TAKEN) == first
             assert not first or request.seats > free  # the first in the queue waits only for seats that are not there
