@@ -75,7 +75,7 @@ async def test_a_crash_after_any_write_loses_nothing_and_doubles_nothing(
             weights = adapter(state)
     moments = sorted(album.iterdir())
     assert len(moments) > 20
-    assert {"append", "put", "save_slot", "publish"} == {moment.name.partition("-")[2] for moment in moments}
+    assert {"append", "put", "save_slot", "publish_adapter"} == {moment.name.partition("-")[2] for moment in moments}
     for moment in moments:
         async with running(make_config(moment, datasets)) as runtime:
             await runtime.master.submit(submit)
