@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from gpu_runtime.protocol.messages import RuntimeStatus, WorkloadState
+from gpu_runtime.protocol.messages import WorkloadState
 from joynexus_client import Client
 from tests.support import console
 from tests.support.memory_gateway import gateway_at_port
@@ -25,18 +25,6 @@ with platform_scope():
     dataset = DatasetFactory(tenant=Tenant.objects.get(name="Dora lab"))
     print(DatasetVersionFactory(dataset=dataset).pk)
 """
-
-
-class SeatedRuntime(InMemoryRuntime):
-    """Three of 32 seats are in use."""
-
-    def status(self) -> RuntimeStatus:
-        told = super().status()
-        services = tuple(
-            own.model_copy(update={"seats_used": 3, "seats_total": 32}) if own.service == "environment" else own
-            for own in told.services
-        )
-        return told.model_copy(update={"services": services})
 
 
 @dataclass(slots=True, kw_only=True)
@@ -74,7 +62,7 @@ class Played:
 @contextmanager
 def played_platform(folder: Path) -> Iterator[Played]:
     """Dora's lab with a trained policy."""
-    runtime = SeatedRuntime()
+    runtime = InMemoryRuntime()
     runtime.now_us = time.time_ns() // 1000
     with gateway_at_port(runtime, token=TOKEN) as url:
         stack = Stack(folder, {"JOYNEXUS_RUNTIME_URL": url, "JOYNEXUS_RUNTIME_TOKEN": TOKEN})

@@ -157,6 +157,23 @@ def test_the_result_appears_when_the_evaluation_ends(visit, played: Played, comp
     assert complaints == []
 
 
+def test_a_recording_is_followed_to_its_dataset_also_after_the_job_has_ended(visit, played: Played, complaints):
+    key = played.start(console.rollout_spec(played.adapter_id))
+    page = visit(f"/jobs/{key[0]}/")
+    made = page.locator("[data-made]")
+    expect(made).to_be_hidden()
+    empty_zip = b"PK\x05\x06" + bytes(18)
+    whole = console.published("dataset", f"{key[0]}-data", empty_zip, "application/zip")
+    played.publish(key, console.Published(whole.told, b"other bytes"))
+    expect(made).to_contain_text("being taken in", timeout=SLOW_MS)
+    expect(made).to_contain_text("published was", timeout=SLOW_MS)  # what hinders it
+    played.succeed(key, 10)
+    expect(page.locator("[data-live]")).to_have_text("Ended", timeout=SLOW_MS)
+    played.runtime.artifacts[whole.told.artifact_id] = empty_zip
+    expect(made).to_contain_text("pushed by itself, version 1, invalid", timeout=SLOW_MS)
+    assert complaints == []
+
+
 def test_the_runtime_page_tells_of_three_services_over_time(visit, played: Played, complaints):
     tenant_id = next(iter(played.runtime.submitted.values())).tenant_id
     for span in console.service_spans(tenant_id, played.runtime.now_us, minutes=5):
