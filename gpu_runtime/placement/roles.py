@@ -200,7 +200,6 @@ class LocalRuntime:
             queue=self.queue,
             training=self.training,
             inference=self.inference,
-            handles=self.handles,
             pool=self.pool,
             rollouts=self.rollouts,
             readers=self._pools["readers"],

@@ -1,8 +1,10 @@
 """What jobs publish, as the gateway serves it: one file each; of an adapter, a folder and its uncompressed archive."""
 
 import os
+import re
+import shutil
 import zipfile
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
@@ -82,6 +84,19 @@ class Artifacts:
     def publish_folder(self, source: Path, facts: ArtifactFacts) -> ArtifactPublished:
         """Archive a folder as it is, subfolders included; ``source`` stays. Raises OSError."""
         return _published(_zip(source, self._root / f"{facts.artifact_id}.zip"), facts)
+
+    def forget_untold(self, job_id: str, attempt: int, told: Collection[str]) -> None:
+        """Remove what an attempt that has ended made and nobody will ever ask for, e.g. a film that a crash left
+        behind before its episode was written down."""
+        own = re.compile(re.escape(f"{job_id}-{attempt}-") + r"(v\d+|evaluation|dataset|video-.+)")
+        for path in list(self._root.iterdir()):
+            artifact_id = path.stem if path.suffix in MEDIA_TYPES else path.name
+            if artifact_id in told or not own.fullmatch(artifact_id):
+                continue
+            if path.is_dir():
+                shutil.rmtree(path, ignore_errors=True)
+            else:
+                path.unlink(missing_ok=True)
 
     def publish_adapter(self, job: MountedJob, name: str, provenance: Provenance, probe: Probe) -> ArtifactPublished:
         """Export the policy of a finished job."""

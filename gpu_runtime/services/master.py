@@ -232,7 +232,10 @@ class Master:
         assert state in TERMINAL_WORKLOAD_STATES
         run.ending = True
         await self._durability.write(run.transition(state, failure, *artifacts))
-        await run_in(None, self._mounter.leave, run.submit)
+        try:
+            await run_in(None, self._mounter.leave, run.submit)
+        except Exception:  # it has ended all the same
+            _log.exception("what workload %s left behind stays", run.key)
         self._runs.pop(run.key, None)
 
     async def _row(self, job_id: str, attempt: int) -> WorkloadRow | None:

@@ -38,8 +38,10 @@ class Mounter:
         forget_job_folder(self._parts.config.state, submit)
 
     def leave(self, submit: SubmitJob) -> None:
-        """Remove what only a resumed attempt would need: it has ended, and what it made is told."""
-        forget_job_folder(self._parts.config.state, submit)
+        """Remove what only a resumed attempt would need: it has ended, and what it made is told, or never will be."""
+        parts, job_id, attempt = self._parts, submit.job_id, submit.attempt
+        forget_job_folder(parts.config.state, submit)
+        parts.artifacts.forget_untold(job_id, attempt, parts.publisher.journal.artifacts_told(job_id, attempt))
 
     def sweep(self, unfinished: Iterable[SubmitJob]) -> None:
         """The same for every attempt that ended when the last process could not do it any more."""

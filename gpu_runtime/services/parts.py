@@ -6,7 +6,6 @@ from dataclasses import dataclass
 
 from gpu_runtime.environments.pool import EnvironmentPool
 from gpu_runtime.environments.seat_desk import SeatDesk
-from gpu_runtime.inference.feature_handles import FeatureHandles
 from gpu_runtime.inference.service import InferenceService
 from gpu_runtime.models.backbones.base import Backbone
 from gpu_runtime.services.artifacts import Artifacts
@@ -33,7 +32,6 @@ class RuntimeParts:
     queue: SharedQueue
     training: TrainingService
     inference: InferenceService
-    handles: FeatureHandles
     pool: EnvironmentPool
     rollouts: SeatDesk
     readers: Executor

@@ -128,6 +128,14 @@ class Journal:
                     return float(event["values"][name])
         return None
 
+    def artifacts_told(self, job_id: str, attempt: int) -> frozenset[str]:
+        """Ids of what an attempt has published."""
+        with self._read_lock:
+            rows = self._reader.execute(
+                "SELECT artifact_id FROM artifacts_told WHERE job_id = ? AND attempt = ?", (job_id, attempt)
+            ).fetchall()
+        return frozenset(artifact_id for (artifact_id,) in rows)
+
     def workload(self, job_id: str, attempt: int) -> WorkloadRow | None:
         """The row of one attempt, or None."""
         rows = self._workloads("WHERE job_id = ? AND attempt = ?", (job_id, attempt))
