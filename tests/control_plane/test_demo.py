@@ -169,7 +169,7 @@ def test_every_job_of_the_demo_is_one_the_platform_understands(who: Participant)
     spec = TypeAdapter(JobSpec)
     start = spec.validate_python(specifications.start(who, "version"))
     main = spec.validate_python(specifications.main(who, "version", "artifact"))
-    evaluation = spec.validate_python(specifications.evaluation(who, "artifact", "before"))
+    evaluation = spec.validate_python(specifications.evaluation(who, "artifact", "before", videos=1))
     assert start.kind == "sft"
     assert evaluation.total_steps == who.episodes
     assert main.kind == ("sft" if who.algorithm == "sft" else "rl")

@@ -56,7 +56,7 @@ class Tenant:
 
     def evaluation_job(self, job_id: str) -> SubmitJob:
         assert self.policy is not None
-        spec = specifications.evaluation(self.who, self.policy.artifact_id, job_id)
+        spec = specifications.evaluation(self.who, self.policy.artifact_id, job_id, videos=0)
         return self._submit(job_id, spec, on_data=False)
 
     def _submit(self, job_id: str, spec: dict[str, Any], *, on_data: bool) -> SubmitJob:

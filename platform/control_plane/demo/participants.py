@@ -113,7 +113,7 @@ def _maniskill() -> tuple[Participant, ...]:
             head=_STATE_FLOW,
             start=_SHORT_FLOW,
             main=_grpo(
-                iterations=14, exploration=_FLOW_SDE, dense="raw", environment="gymnasium/FetchReachDense-v4", lr=1e-4
+                iterations=14, exploration=_FLOW_SDE, dense="raw", environment="gymnasium/FetchReachDense-v4", lr=4e-4
             ),
             executed_steps=4,
             max_steps=48,
@@ -126,6 +126,7 @@ def _maniskill() -> tuple[Participant, ...]:
             head=_MLP,
             start=_ONE_STEP,
             main=_CAMERA_COURSE,
+            videos_before=1,
         ),
     )
 
@@ -157,6 +158,7 @@ def _pure_python() -> tuple[Participant, ...]:
             head=_MLP,
             start=_ONE_STEP,
             main=_CAMERA_COURSE,
+            videos_before=1,
             executed_steps=4,
             max_steps=200,
             must_improve=False,

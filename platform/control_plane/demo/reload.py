@@ -21,13 +21,15 @@ def download(client: Client, adapter: Artifact, folder: Path) -> Path:
 
 
 def reload_difference(adapter: Path, recording: Path) -> float:
-    """Largest difference between the live policy's actions and the adapter's, loaded in a clean process."""
-    manifest = json.loads((adapter / "manifest.json").read_text())
-    episode = str(manifest["probe"]["episode"])
-    argv = [sys.executable, "-m", "gpu_runtime", "act", "--adapter", str(adapter), "--dataset", str(recording)]
-    done = subprocess.run(
-        [*argv, "--episode", episode], cwd=env.REPOSITORY, capture_output=True, text=True, check=False
-    )
+    """Largest difference between the live policy's actions and the adapter's, loaded in a clean process.
+
+    Imitators are compared on an episode of ``recording``; who learned by reinforcement brings what it saw along.
+    """
+    episode = json.loads((adapter / "manifest.json").read_text())["probe"]["episode"]
+    argv = [sys.executable, "-m", "gpu_runtime", "act", "--adapter", str(adapter)]
+    if episode is not None:
+        argv += ["--dataset", str(recording), "--episode", str(episode)]
+    done = subprocess.run(argv, cwd=env.REPOSITORY, capture_output=True, text=True, check=False)
     if not done.stdout.strip():
         raise RuntimeError(f"act ended with status {done.returncode}: {done.stderr[-2000:]}")
     report = json.loads(done.stdout.strip().splitlines()[-1])

@@ -79,7 +79,8 @@ class Participant:
     max_steps: int
     must_improve: bool
     episodes: int = 50  # of each evaluation
-    videos: int = 2  # of each evaluation, per outcome
+    videos_before: int = 0  # per outcome; who sees no pictures is drawn for the film alone, which takes its time
+    videos_after: int = 1
 
     @property
     def algorithm(self) -> str:

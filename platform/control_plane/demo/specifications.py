@@ -17,8 +17,8 @@ def main(who: Participant, version_id: str, start_artifact: str) -> dict[str, An
     return _reinforcement(who, who.main, start_artifact)
 
 
-def evaluation(who: Participant, artifact: str, when: str) -> dict[str, Any]:
-    """Success of one policy on the fixed fresh seeds."""
+def evaluation(who: Participant, artifact: str, when: str, *, videos: int) -> dict[str, Any]:
+    """Success of one policy on the fixed fresh seeds; ``videos`` of each outcome."""
     return {
         "kind": "evaluation",
         "name": f"{_title(who)}: {when}",
@@ -28,7 +28,7 @@ def evaluation(who: Participant, artifact: str, when: str) -> dict[str, Any]:
         "first_seed": FRESH_SEED,
         "executed_steps": who.executed_steps,
         "parallel": 2,
-        "videos_per_outcome": who.videos,
+        "videos_per_outcome": videos,
     }
 
 

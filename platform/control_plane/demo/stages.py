@@ -96,7 +96,11 @@ def run_stage(runs: Sequence[TenantRun], stage: Stage, url: str) -> None:
 
 _SPECIFICATIONS: dict[Stage, Callable[[TenantRun], dict[str, Any]]] = {
     Stage.START: lambda run: specifications.start(run.who, run.version_id),
-    Stage.BEFORE: lambda run: specifications.evaluation(run.who, run.adapter(Stage.START)["id"], "before"),
+    Stage.BEFORE: lambda run: specifications.evaluation(
+        run.who, run.adapter(Stage.START)["id"], "before", videos=run.who.videos_before
+    ),
     Stage.MAIN: lambda run: specifications.main(run.who, run.version_id, run.adapter(Stage.START)["id"]),
-    Stage.AFTER: lambda run: specifications.evaluation(run.who, run.adapter(Stage.MAIN)["id"], "after"),
+    Stage.AFTER: lambda run: specifications.evaluation(
+        run.who, run.adapter(Stage.MAIN)["id"], "after", videos=run.who.videos_after
+    ),
 }
