@@ -96,6 +96,37 @@ async def test_a_reader_gets_what_is_there_and_then_what_comes(alice: Person, ru
         assert frames[-1]["events"][-1]["data"]["state"] == "running"
 
 
+async def test_a_reader_that_catches_up_gets_the_bill_with_the_last_page(
+    alice: Person, runtime: InMemoryRuntime, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("jobs.selectors.stream._SPAN", 7)
+    job, key = await run(start_job)(alice, runtime)
+    await run(write_rows)(runtime, key, 1, 10)
+    newest = (await run(events_of)(job))[-1].seq
+    async with reader(alice, job.pk) as socket:
+        await socket.connect(timeout=WAIT_S)
+        frames = await rows_until(socket, lambda frames: bool(frames) and frames[-1]["seq"] >= newest)
+    assert ["cost" in frame["job"] for frame in frames] == [False] * (len(frames) - 1) + [True]
+    assert len(frames) > 2
+
+
+async def test_a_bill_that_was_not_due_follows_though_no_row_does(
+    alice: Person, runtime: InMemoryRuntime, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(consumers, "BILL_EVERY_S", 0.5)
+    monkeypatch.setattr(consumers, "POLL_S", 0.5)
+    job, key = await run(start_job)(alice, runtime)
+    async with reader(alice, job.pk) as socket:
+        await socket.connect(timeout=WAIT_S)
+        await rows_until(socket, lambda frames: len(frames) == 1)
+        runtime.train_step([key], 1, busy_us=2000)
+        await run(relay_all)(runtime)
+        frames = await rows_until(socket, lambda frames: bool(frames) and "cost" in frames[-1]["job"])
+        assert frames[-1]["job"]["cost"]["lines"] != []
+        assert frames[-1]["job"]["compute_share"] is None  # it has not begun to run
+        assert await socket.receive_nothing(timeout=1.5)  # told once
+
+
 async def test_reconnecting_after_any_frame_leaves_no_gap_and_repeats_nothing(
     alice: Person, runtime: InMemoryRuntime, monkeypatch: pytest.MonkeyPatch
 ) -> None:

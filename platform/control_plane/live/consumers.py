@@ -41,6 +41,7 @@ class JobStream(AsyncWebsocketConsumer):
     job: Job
     tasks: list[asyncio.Task[None]] = []
     told = False
+    owes_bill = False  # rows were told without it
     bill_due_s = 0.0
 
     async def connect(self) -> None:
@@ -98,11 +99,13 @@ class JobStream(AsyncWebsocketConsumer):
 
     async def _send_page(self) -> StreamPage:
         page = await database_sync_to_async(stream_page)(self.job.tenant, self.job.pk, after=self.after)
-        if page.seq > self.after or not self.told:  # the first frame tells the job's state even without rows
-            now_s = asyncio.get_running_loop().time()
-            with_bill = now_s >= self.bill_due_s or page.job.state in TERMINAL
+        now_s = asyncio.get_running_loop().time()
+        has_news = page.seq > self.after or not self.told  # the first frame tells the job's state even without rows
+        due = now_s >= self.bill_due_s or page.job.state in TERMINAL
+        if has_news or (self.owes_bill and due):
+            with_bill = due and not page.more  # sums are costly: while a reader catches up, the last page carries them
             self.bill_due_s = now_s + BILL_EVERY_S if with_bill else self.bill_due_s
-            self.told, self.after = True, max(self.after, page.seq)
+            self.told, self.owes_bill, self.after = True, not with_bill, max(self.after, page.seq)
             await self._tell(await database_sync_to_async(job_frame)(page, with_bill=with_bill))
         return page
 

@@ -15,13 +15,12 @@ def job_frame(page: StreamPage, *, with_bill: bool) -> dict[str, Any]:
         "type": "rows",
         "events": page.events,
         "metrics": page.metrics,
-        "job": _job(page.job, with_bill=with_bill and not page.more),
+        "job": _job(page.job, with_bill=with_bill),
         "seq": page.seq,
     }
 
 
 def _job(job: Job, *, with_bill: bool) -> dict[str, Any]:
-    """Sums are costly: while a reader catches up, only the last page carries them."""
     row = {
         "id": str(job.pk),
         "state": job.state,
