@@ -27,30 +27,10 @@ class EnvironmentUsage:
         """Return when it is on disk; nothing is written where nothing was used."""
         if not use.steps and not use.busy_us:
             return
-        span_id, submit = uuid.uuid4().hex, self.submit
-        span = SpanMeasured(
-            span_id=span_id,
-            service=SERVICE,
-            started_at_us=use.started_at_us,
-            busy_us=use.busy_us,
-            overhead_us=0,
-            shares={submit.tenant_id: use.busy_us},
-            group_size=use.seats,
-            samples=use.steps,
-            tokens=0,
-        )
-        metered = UsageMetered(
-            event_id=f"{span_id}/{submit.job_id}/{submit.attempt}",
-            span_id=span_id,
-            step=use.step,
-            lines=(UsageLine(meter=STEPS, quantity=use.steps), UsageLine(meter=COMPUTE_US, quantity=use.busy_us)),
-            group_size=use.seats,
-            billable=use.reason is None,
-            reason=use.reason,
-        )
-        now_us = unix_us()
+        span = _span(use, self.submit.tenant_id)
+        now_us, submit = unix_us(), self.submit
         usage = Entry(
-            body=metered,
+            body=_metered(use, span.span_id, submit),
             occurred_at_us=now_us,
             job_id=submit.job_id,
             attempt=submit.attempt,
@@ -58,3 +38,29 @@ class EnvironmentUsage:
             work=use.work,
         )
         await self.durability.write(Write(entries=(Entry(body=span, occurred_at_us=now_us), usage)))
+
+
+def _span(use: EnvironmentUse, tenant_id: str) -> SpanMeasured:
+    return SpanMeasured(
+        span_id=uuid.uuid4().hex,
+        service=SERVICE,
+        started_at_us=use.started_at_us,
+        busy_us=use.busy_us,
+        overhead_us=0,
+        shares={tenant_id: use.busy_us},
+        group_size=use.seats,
+        samples=use.steps,
+        tokens=0,
+    )
+
+
+def _metered(use: EnvironmentUse, span_id: str, submit: SubmitJob) -> UsageMetered:
+    return UsageMetered(
+        event_id=f"{span_id}/{submit.job_id}/{submit.attempt}",
+        span_id=span_id,
+        step=use.step,
+        lines=(UsageLine(meter=STEPS, quantity=use.steps), UsageLine(meter=COMPUTE_US, quantity=use.busy_us)),
+        group_size=use.seats,
+        billable=use.reason is None,
+        reason=use.reason,
+    )

@@ -1,5 +1,6 @@
 """Reinforcement learning as a workload: actor and critic on their base, the loop, the improved adapter."""
 
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -73,24 +74,7 @@ def mount_rl(submit: SubmitJob, parts: RuntimeParts, resumed: bool) -> RlWorkloa
     assert binding is not None, "checked by the message"
     policy = load_policy(binding, parts.artifacts, parts.bases)
     slot, warnings = _slot(submit, spec, policy, parts)
-    job = MountedJob(
-        job_id=submit.job_id,
-        attempt=submit.attempt,
-        tenant_id=submit.tenant_id,
-        slot=slot,
-        backbone=policy.backbone,
-        checkpoint_every=spec.training.checkpoint_every,
-        warnings=warnings,
-    )
-    job.saved_step = slot.step if slot.step else -1
-
-    def copy() -> tuple[int, ServedPolicy]:
-        return slot.policy_version, ServedPolicy.freeze(slot.models, policy.backbone)
-
-    async def freeze() -> tuple[int, ServedPolicy]:
-        """In the thread that trains the slot, so that no step of it runs meanwhile."""
-        return await run_in(parts.training.compute, copy)
-
+    job = _job(submit, slot, policy, warnings)
     journal = parts.publisher.journal
     env_steps = journal.metric(submit.job_id, submit.attempt, ENV_STEPS, slot.step)
     known = journal.workload(submit.job_id, submit.attempt)
@@ -103,7 +87,7 @@ def mount_rl(submit: SubmitJob, parts: RuntimeParts, resumed: bool) -> RlWorkloa
         rollouts=parts.rollouts,
         tell=AttemptTeller(submit=submit, durability=parts.durability),
         meter=EnvironmentUsage(submit=submit, durability=parts.durability),
-        freeze=freeze,
+        freeze=_freezer(slot, policy, parts),
         readers=parts.readers,
         resumed=resumed,
         reached=0 if known is None else known.step,
@@ -117,6 +101,36 @@ def mount_rl(submit: SubmitJob, parts: RuntimeParts, resumed: bool) -> RlWorkloa
         parent=policy.adapter.manifest,
         warnings=warnings,
     )
+
+
+def _job(submit: SubmitJob, slot: RlSlot, policy: BoundPolicy, warnings: tuple[str, ...]) -> MountedJob:
+    """As the trainer knows it; what came from a checkpoint is saved already."""
+    assert isinstance(submit.spec, RlJobSpec), submit.spec.kind
+    job = MountedJob(
+        job_id=submit.job_id,
+        attempt=submit.attempt,
+        tenant_id=submit.tenant_id,
+        slot=slot,
+        backbone=policy.backbone,
+        checkpoint_every=submit.spec.training.checkpoint_every,
+        warnings=warnings,
+    )
+    job.saved_step = slot.step if slot.step else -1
+    return job
+
+
+def _freezer(
+    slot: RlSlot, policy: BoundPolicy, parts: RuntimeParts
+) -> Callable[[], Awaitable[tuple[int, ServedPolicy]]]:
+    """Copies the slot in the thread that trains it, so that no step of it runs meanwhile."""
+
+    def copy() -> tuple[int, ServedPolicy]:
+        return slot.policy_version, ServedPolicy.freeze(slot.models, policy.backbone)
+
+    async def freeze() -> tuple[int, ServedPolicy]:
+        return await run_in(parts.training.compute, copy)
+
+    return freeze
 
 
 def _slot(

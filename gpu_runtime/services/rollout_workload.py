@@ -7,7 +7,7 @@ from gpu_runtime.protocol.policy_specs import RolloutJobSpec
 from gpu_runtime.services.environment_usage import EnvironmentUsage
 from gpu_runtime.services.job_folder import job_folder
 from gpu_runtime.services.parts import RuntimeParts
-from gpu_runtime.services.policies import load_policy
+from gpu_runtime.services.policies import BoundPolicy, load_policy
 from gpu_runtime.services.policy_place import PolicyPlace
 from gpu_runtime.services.policy_workload import AttemptShelf, PolicyWorkload
 from gpu_runtime.services.telling import AttemptTeller
@@ -23,9 +23,24 @@ def mount_rollout(submit: SubmitJob, parts: RuntimeParts, resumed: bool) -> Poli
     policy = load_policy(binding, parts.artifacts, parts.bases)
     place = PolicyPlace(submit=submit, policy=policy, inference=parts.inference)
     shelf = AttemptShelf(submit=submit, policy_version=policy.version, durability=parts.durability, files=parts.files)
+    workflow = _workflow(spec, policy, place, shelf, parts)
+
+    async def leave() -> tuple[ArtifactPublished, ...]:
+        dataset = workflow.dataset
+        assert dataset is not None, "the run came to its end"
+        facts = shelf.facts("dataset", "dataset", spec.dataset_name, dataset.manifest)
+        return (await shelf.publish(functools.partial(parts.artifacts.publish_folder, dataset.folder), facts),)
+
+    return PolicyWorkload(submit=submit, workflow=workflow, place=place, leave=leave)
+
+
+def _workflow(
+    spec: RolloutJobSpec, policy: BoundPolicy, place: PolicyPlace, shelf: AttemptShelf, parts: RuntimeParts
+) -> RolloutWorkflow:
+    submit = place.submit
     folder = job_folder(parts.config.state, submit)
     folder.mkdir(parents=True, exist_ok=True)
-    workflow = RolloutWorkflow(
+    return RolloutWorkflow(
         spec=spec,
         policy=policy.adapter.policy,
         adapter_id=policy.adapter.manifest.adapter_id,
@@ -43,11 +58,3 @@ def mount_rollout(submit: SubmitJob, parts: RuntimeParts, resumed: bool) -> Poli
         durable=shelf.durable,
         folder=folder,
     )
-
-    async def leave() -> tuple[ArtifactPublished, ...]:
-        dataset = workflow.dataset
-        assert dataset is not None, "the run came to its end"
-        facts = shelf.facts("dataset", "dataset", spec.dataset_name, dataset.manifest)
-        return (await shelf.publish(functools.partial(parts.artifacts.publish_folder, dataset.folder), facts),)
-
-    return PolicyWorkload(submit=submit, workflow=workflow, place=place, leave=leave)
