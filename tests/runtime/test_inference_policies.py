@@ -112,6 +112,23 @@ def test_a_pin_is_released_once(store):
     assert store.pinned() == 0
 
 
+def test_a_slot_is_gone_once_it_is_closed_and_nobody_has_a_pin_of_it_any_more():
+    heard: list[tuple[str, str]] = []
+    store: PolicyStore = PolicyStore(on_gone=lambda *slot: heard.append(slot))
+    for tenant in ("alice", "bob"):
+        store.open(tenant, "arm")
+        store.publish(tenant, "arm", 1, Weights())
+    pins = [store.pin("alice", "arm"), store.pin("alice", "arm")]
+    store.close("alice", "arm")
+    store.unpin(pins[0])
+    assert heard == []
+    store.unpin(pins[1])
+    assert heard == [("alice", "arm")]
+    store.unpin(store.pin("bob", "arm"))
+    store.close("bob", "arm")
+    assert heard == [("alice", "arm"), ("bob", "arm")]
+
+
 def test_at_least_the_newest_version_is_kept():
     with pytest.raises(ValueError, match="keep: 0"):
         PolicyStore(keep=0)

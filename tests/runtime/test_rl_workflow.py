@@ -36,9 +36,7 @@ async def test_versions_rise_one_by_one_to_the_last(runtime) -> None:
         assert [step for step, _ in job.trained(name)] == [1, 2, 3], name
     assert [use.work for use in job.told.uses] == ["check", "rollout/1", "rollout/2", "rollout/3"]
     played = [use.steps for use in job.told.uses]
-    assert [int(value) for _, value in job.trained("rollout/env_steps")] == [
-        sum(played[: at + 2]) for at in range(3)
-    ]
+    assert [int(value) for _, value in job.trained("rollout/env_steps")] == [sum(played[: at + 2]) for at in range(3)]
     assert all(use.busy_us > 0 and use.reason is None for use in job.told.uses)
 
 
@@ -127,6 +125,9 @@ async def test_two_tenants_do_not_wait_for_each_other(runtime, faults) -> None:
     stuck = asyncio.create_task(hanging.run())
     await healthy.run()
     assert healthy.mounted.slot.policy_version == 3
+    assert sum(use.steps for use in healthy.told.uses) == 3 * 80, "all of it while the other one hangs"
+    assert runtime.pool.status().lost == {}, "and before its deadline"
+    assert runtime.pool.status().seats == {"alice": 2}
     assert hanging.mounted.slot.policy_version < 3
     hanging.workflow.stop("cancelled")
     await asyncio.wait_for(stuck, 5)
