@@ -16,7 +16,7 @@ from gpu_runtime.protocol.messages import PolicyBinding, SubmitJob, WorkloadStat
 from gpu_runtime.services.errors import InvalidSubmit
 from tests.support.books import check_books, written
 from tests.support.environments import children
-from tests.support.runtime import RuntimeProcess, ended, make_config, metric, running, shared_bases
+from tests.support.runtime import RuntimeProcess, ended, events_of, make_config, metric, running, shared_bases
 from tests.support.runtime_policies import Shelved, artifacts_of, policy_message
 
 
@@ -54,6 +54,14 @@ def nothing_is_held(runtime: LocalRuntime) -> None:
     assert not list((runtime.config.state / "jobs").glob("*"))
 
 
+def environments_are_metered(runtime: LocalRuntime) -> None:
+    """What the journal has is what the processes measured, less what each report rounds off."""
+    spans = [event.body for event in events_of(runtime) if event.body.type == "span"]
+    told = [span.busy_us for span in spans if span.service == "environment"]
+    assert told
+    assert 0 <= runtime.pool.busy.calls_us - sum(told) <= 3 * len(told)
+
+
 async def until_step(runtime: LocalRuntime, step: int, job_id: str = "job") -> None:
     async with asyncio.timeout(90):
         while (await runtime.master.status(job_id, 1)).step < step:
@@ -78,6 +86,7 @@ async def test_reinforcement_learning_ends_with_an_adapter_that_the_next_job_sta
         await runtime.master.submit(follow)
         assert (await ended(runtime, follow)).state is WorkloadState.SUCCEEDED
         nothing_is_held(runtime)
+        environments_are_metered(runtime)
     (backbone,) = shared_bases(make_config(state, datasets)).values()
     loaded = load_adapter(state / "artifacts" / adapter.artifact_id, backbone)
     parent = load_adapter(blind.artifacts / blind.binding.artifact_id, backbone)
@@ -129,6 +138,7 @@ async def test_every_kind_gives_everything_back_when_it_is_cancelled(
         await runtime.master.cancel("job", 1)
         assert (await ended(runtime, endless, 20)).state is WorkloadState.CANCELLED
         nothing_is_held(runtime)
+        environments_are_metered(runtime)
     check_books(written(state))
 
 
