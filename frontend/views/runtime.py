@@ -9,11 +9,9 @@ from django.views.decorators.http import require_safe
 
 from frontend.views.page import frame, page
 from jobs.selectors.runtime import bases_offered, runtime_report
-from jobs.selectors.utilization import utilization_history
+from jobs.selectors.utilization import SERVICES, utilization_history
 from tenants.permissions import Permission
 from tenants.requests import PageRequest
-
-SERVICES = ("training", "inference", "environment")  # in the order of their colours
 
 
 @require_safe

@@ -16,7 +16,7 @@ from tenants.models import Tenant
 
 WINDOW_S = 1800
 BUCKET_S = 15
-SERVICES = (TRAINING, INFERENCE, ENVIRONMENT) = ("training", "inference", "environment")
+SERVICES = (TRAINING, INFERENCE, ENVIRONMENT) = ("training", "inference", "environment")  # in the order of colours
 _BUCKET_US = BUCKET_S * 1_000_000
 
 

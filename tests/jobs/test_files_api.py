@@ -14,7 +14,7 @@ from jobs.models import Artifact
 from tenants.scope import platform_scope
 from tests.support.jobs import relay_all
 from tests.support.memory_runtime import InMemoryRuntime
-from tests.support.policy_jobs import start_policy_job
+from tests.support.policy_jobs import make_adapter, make_policy_spec, start_policy_job
 from tests.support.service_steps import publish
 from tests.support.story import Person
 
@@ -174,6 +174,14 @@ def test_a_media_type_that_a_browser_would_run_is_not_served_as_such(alice: Pers
 def test_the_report_is_told_as_it_was_published(alice: Person, charlie: Person, evaluated: str) -> None:
     assert alice.api.get(f"/api/v1/jobs/{evaluated}/evaluation").json() == REPORT
     assert charlie.api.get(f"/api/v1/jobs/{evaluated}/evaluation").status_code == 404
+
+
+def test_a_viewer_reads_report_and_films_and_submits_nothing(alice: Person, viewer: Person, evaluated: str) -> None:
+    assert viewer.api.get(f"/api/v1/jobs/{evaluated}/evaluation").json() == REPORT
+    answer = viewer.api.get(film(viewer)["download"])
+    assert (answer.status_code, content_of(answer)) == (200, FILM)
+    for kind in ("rl", "evaluation", "rollout"):
+        assert viewer.api.post("/api/v1/jobs", make_policy_spec(kind, make_adapter(alice))).status_code == 403
 
 
 def test_without_a_report_the_answer_says_so(alice: Person, runtime: InMemoryRuntime) -> None:
