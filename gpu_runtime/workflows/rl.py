@@ -62,6 +62,7 @@ class RlWorkflow:
     _player: BatchPlayer = field(init=False)
     _free_until: int = field(init=False)  # the last step whose rollout is redone
     _published: int = field(init=False, default=-1)
+    _begun: int = field(init=False, default=0)  # number of the last batch
 
     def __post_init__(self) -> None:
         self._player = BatchPlayer(
@@ -157,9 +158,8 @@ class RlWorkflow:
     async def _producer(self, first: FirstLook) -> None:
         """One rollout at a time; the queue bounds how far it runs ahead of training."""
         while not self._done:
-            step = self._next_step
-            if step <= self.spec.training.iterations and not self._spent:
-                await self._produce(Work(purpose=Purpose.TRAIN, step=step), first)
+            if self._wanted and not self._spent:
+                await self._produce(Work(purpose=Purpose.TRAIN, step=self._next_step), first)
             else:
                 await self.queue.changed.wait()
 
@@ -168,6 +168,7 @@ class RlWorkflow:
         partition_id = self._partition_id(work)
         if not await self._reserve(work, partition_id, first):
             return
+        self._begun = work.step
         try:
             self.queue.advance(partition_id, TrainingJobState.PRODUCING)
             batch = await self._player.play(work.step, unbilled=self._unbilled(work.step))
@@ -214,8 +215,16 @@ class RlWorkflow:
 
     @property
     def _next_step(self) -> int:
-        """The version that the next batch in line makes."""
-        return self._version + sum(work.purpose is Purpose.TRAIN for work in self.job.outstanding.values()) + 1
+        """Number of the next batch: the version that it makes, as long as none before it is dropped.
+
+        Never one that was used: it is the batch's place in line, decides its starts, and names what is billed.
+        """
+        return max(self._begun, self._version) + 1
+
+    @property
+    def _wanted(self) -> bool:
+        """What is in line does not yet make the last version."""
+        return self._version + len(self.job.outstanding) < self.spec.training.iterations
 
     @property
     def _spent(self) -> bool:

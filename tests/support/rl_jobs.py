@@ -225,7 +225,8 @@ def make_job(runtime: LocalRuntime, spec: RlJobSpec, *, tenant: str = "alice", *
 
     async def freeze() -> tuple[int, ServedPolicy]:
         def copy() -> tuple[int, ServedPolicy]:
-            return slot.policy_version, ServedPolicy.freeze(slot.models, backbone)
+            assert isinstance(job.slot, RlSlot), "made or loaded as one"
+            return job.slot.policy_version, ServedPolicy.freeze(job.slot.models, backbone)
 
         return await run_in(runtime.training.compute, copy)
 
