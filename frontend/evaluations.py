@@ -126,6 +126,7 @@ _PROTOCOL_WORDS = {
     "max_steps": "Step limit",
     "executed_steps": "Executed of a chunk",
     "goes_on_after_success": "Goes on after success",
+    "exact": "Built anew for every episode",
     "policy_version": "Policy version",
     "adapter_id": "Adapter",
 }

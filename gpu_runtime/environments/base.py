@@ -32,7 +32,8 @@ class EnvironmentKind:
     """What makes two environments exchangeable.
 
     ``cameras`` are short names such as ``base``: None for the task's usual ones, () for none. Images are square, of
-    ``size`` pixels. ``control_mode``: None for the task's usual one.
+    ``size`` pixels. ``control_mode``: None for the task's usual one. ``exact``: the same seed and actions lead to the
+    same end bit for bit whatever was played before, though resets may take much longer; most environments always are.
     """
 
     env_id: str
@@ -40,6 +41,7 @@ class EnvironmentKind:
     size: int = 64
     state: StateKind = StateKind.PROPRIOCEPTION
     control_mode: str | None = None
+    exact: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

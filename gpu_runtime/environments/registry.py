@@ -25,11 +25,13 @@ def make_environment(
     size: int = 64,
     state: StateKind = StateKind.PROPRIOCEPTION,
     control_mode: str | None = None,
+    exact: bool = False,
 ) -> Environment:
     """Start one environment; see ``EnvironmentKind`` for what can be asked for, and ``start`` for what it raises."""
     wanted = None if cameras is None else tuple(cameras)
-    kind = EnvironmentKind(env_id=env_id, cameras=wanted, size=size, state=state, control_mode=control_mode)
-    return start(kind)
+    return start(
+        EnvironmentKind(env_id=env_id, cameras=wanted, size=size, state=state, control_mode=control_mode, exact=exact)
+    )
 
 
 def start(kind: EnvironmentKind, families: Mapping[str, str] = FAMILIES) -> Environment:

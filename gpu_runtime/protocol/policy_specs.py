@@ -139,6 +139,9 @@ class EvaluationJobSpec(Message):
     first_seed: Annotated[Seed, Field(description="Seeds count up from it.")] = 50_000
     executed_steps: Annotated[Executed | None, Field(description="Default: the policy's whole chunk.")] = None
     goes_on_after_success: Annotated[bool, Field(description="To tell success once from success at the end.")] = False
+    exact: Annotated[
+        bool, Field(description="ManiSkill worlds are built anew for every episode: slower, and equal bit for bit.")
+    ] = False
     parallel: Parallel = 2
     videos_per_outcome: Annotated[int, Field(ge=0, le=20, description="Of each task, per outcome.")] = 2
     priority: Priority = 5

@@ -123,6 +123,7 @@ class EvaluationWorkflow:
         """
         protocol = self.protocol
         kind = kind_for(self.policy, protocol.environment, protocol.state, protocol.control_mode)
+        kind = replace(kind, exact=protocol.exact)
         if self.shelf is not None and not kind.cameras:
             kind = replace(kind, cameras=None, size=FILM_PIXELS)
         rules = TryRules(steps_max=protocol.max_steps, ends_on_termination=not protocol.goes_on_after_success)

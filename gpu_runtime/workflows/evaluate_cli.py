@@ -89,6 +89,7 @@ async def evaluate_adapter(options: argparse.Namespace) -> EvaluationResult:
         max_steps=options.max_steps,
         executed_steps=options.execute,
         goes_on_after_success=options.go_on,
+        exact=options.exact,
     )
     service = _service(adapter, backbone, options.device)
     pool = EnvironmentPool(
@@ -168,6 +169,9 @@ def _parser() -> argparse.ArgumentParser:
     add("--parallel", type=_integer(1, 64), default=2, help="episodes in flight, one process each (default 2)")
     add("--state", choices=[kind.value for kind in StateKind], default=StateKind.PROPRIOCEPTION.value)
     add("--go-on", action="store_true", help="play on after success, to tell success once from success at the end")
+    add(
+        "--exact", action="store_true", help="build ManiSkill worlds anew for every episode: slower, equal bit for bit"
+    )
     add("--videos", type=Path, metavar="DIR", help="folder of videos; without it none are made")
     add("--videos-per-outcome", type=_integer(1, 10_000), default=2, help="of success, fail, error (default 2)")
     add("--out", type=Path, metavar="FILE", help="write the result there too")

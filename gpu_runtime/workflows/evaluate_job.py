@@ -81,6 +81,7 @@ class EvaluationJob:
                 max_steps=environment.max_steps,
                 executed_steps=spec.executed_steps,
                 goes_on_after_success=spec.goes_on_after_success,
+                exact=spec.exact,
             )
             for environment in spec.environments
         ]

@@ -24,6 +24,7 @@ def plan(
     max_steps: int | None = None,
     executed_steps: int | None = None,
     goes_on_after_success: bool = False,
+    exact: bool = False,
 ) -> EvaluationProtocol:
     """The protocol for this policy; ``executed_steps``: None for its whole chunk.
 
@@ -47,6 +48,7 @@ def plan(
         max_steps=max_steps,
         executed_steps=executed,
         goes_on_after_success=goes_on_after_success,
+        exact=exact,
         adapter_id=adapter_id,
         policy_version=policy_version,
         packages=package_versions(environment),

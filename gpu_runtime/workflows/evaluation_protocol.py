@@ -1,7 +1,7 @@
 """What an evaluation's figures depend on, frozen and hashed: equal hashes, comparable figures.
 
-Not bit-equal ones in ManiSkill: its physics remembers contacts across resets, so that the same start and the same
-actions may end slightly differently after another episode in the same process.
+Not bit-equal ones in ManiSkill unless ``exact`` is asked for: its physics remembers contacts across resets, so that
+the same start and the same actions may end slightly differently after another episode in the same process.
 """
 
 from importlib.metadata import PackageNotFoundError, version
@@ -34,6 +34,7 @@ class EvaluationProtocol(Message):
     Cameras are rendered at ``render_size`` and resized to ``image_size`` as in training. ``max_steps``: None for the
     environment's own limit, which bounds a larger number too. ``executed_steps`` of every predicted chunk are taken
     before the next prediction.
+    ``exact``: every episode is played as the first one of its process would be.
     Without ``goes_on_after_success`` an episode ends with its first success, so success once and at the end agree.
     """
 
@@ -47,6 +48,7 @@ class EvaluationProtocol(Message):
     max_steps: Annotated[int, Field(ge=1)] | None
     executed_steps: Annotated[int, Field(ge=1)]
     goes_on_after_success: bool
+    exact: bool = False
     adapter_id: str
     policy_version: int
     packages: dict[str, str]
