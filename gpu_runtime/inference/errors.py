@@ -54,12 +54,6 @@ class SamplingUnsupported(InferenceError, ValueError):
     code = "sampling_unsupported"
 
 
-class UnknownHandle(InferenceError, LookupError):
-    """No features of this observation go by this handle."""
-
-    code = "unknown_feature_handle"
-
-
 class DeadlineMissed(InferenceError, TimeoutError):
     """The request's deadline came before its turn."""
 

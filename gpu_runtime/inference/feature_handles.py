@@ -1,27 +1,21 @@
 """Prefix features kept for a trainer: whoever has the observation and its handle needs no second backbone pass.
 
-A handle is a hash of tenant, prefix contract and observation. So it is checked against the observation it is presented
-with, a foreign handle is an unknown one even for an equal picture, and what was evicted is computed again: the base is
-frozen, so the result is the same. Policy versions are not in it: they change nothing in front of the head.
+A handle is a hash of tenant, prefix contract and observation. So the trainer checks it against the observation that it
+names, a foreign handle is an unknown one even for an equal picture, and what was evicted is computed again: the base
+is frozen, so the result is the same. Policy versions are not in it: they change nothing in front of the head.
 
 Jobs of one tenant share what they both looked at; it is kept until the last of them has ended.
 """
 
 from collections import OrderedDict
-from collections.abc import Sequence
 from dataclasses import dataclass, field
 from threading import Lock
 
-import torch
-
 from gpu_runtime.batching.feature import VLAFeature
 from gpu_runtime.batching.handles import handle_of
-from gpu_runtime.inference.errors import UnknownHandle
 from gpu_runtime.inference.messages import Handle
 from gpu_runtime.inference.served_policy import ServedPolicy
 from gpu_runtime.models.heads.base import Features
-
-__all__ = ["FeatureHandles", "handle_of"]
 
 
 @dataclass(slots=True, kw_only=True)
@@ -71,36 +65,11 @@ class FeatureHandles:
 
     def peek(self, tenant_id: str, handle: Handle) -> Features | None:
         """What is kept for this tenant under this name, on the CPU; None: compute it. Others' names find nothing."""
-        return self._find(tenant_id, handle)
-
-    def get(
-        self,
-        tenant_id: str,
-        slot_id: str,
-        policy: ServedPolicy,
-        handles: Sequence[Handle],
-        features: Sequence[VLAFeature],
-    ) -> list[Features]:
-        """The features behind these handles, on the base's device. What was evicted runs through the base now, in one
-        packed forward, and is kept again.
-
-        Raises UnknownHandle for a handle that is not this tenant's for this observation; nothing has run then.
-        """
-        for index, (handle, feature) in enumerate(zip(handles, features, strict=True)):
-            if handle != handle_of(tenant_id, policy.prefix_hash, feature):
-                raise UnknownHandle(f"handles[{index}]: no features of this observation go by {handle!r}")
-        found = [self._find(tenant_id, handle) for handle in handles]
-        missing = [index for index, rows in enumerate(found) if rows is None]
-        if missing:
-            again = policy.backbone.encode([features[index] for index in missing], [policy.taps] * len(missing))
-            for index, rows in zip(missing, again, strict=True):
-                found[index] = rows
-                self.put(tenant_id, slot_id, policy, features[index], rows)
-        device = torch.device(policy.backbone.info.device)
-        return [{tap: value.to(device) for tap, value in rows.items()} for rows in found if rows is not None]
+        with self._lock:
+            return self._kept[tenant_id][handle].rows if self._touch(tenant_id, handle) else None
 
     def holds(self, tenant_id: str, handle: Handle) -> bool:
-        """Kept, so that ``get`` needs no forward for it."""
+        """Kept, so that whoever trains on it needs no forward."""
         with self._lock:
             return handle in self._kept.get(tenant_id, ())
 
@@ -111,10 +80,6 @@ class FeatureHandles:
                 kept.slots.discard(slot_id)
                 if not kept.slots:
                     self._drop(tenant_id, handle)
-
-    def _find(self, tenant_id: str, handle: Handle) -> Features | None:
-        with self._lock:
-            return self._kept[tenant_id][handle].rows if self._touch(tenant_id, handle) else None
 
     def _touch(self, tenant_id: str, handle: Handle) -> bool:
         """True when it is kept; it is then the most recently used one."""

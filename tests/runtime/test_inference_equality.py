@@ -136,7 +136,8 @@ def test_the_log_probability_recomputed_from_handle_and_trace_is_the_stored_one(
     request = request_of(tenant, 3, words="push", count=2, mode=Mode.SAMPLE, keep=True)
     member = PredictMember(request_id="1", request=request, policy=policy, tokens=policy.tokens(request))
     PredictStep(DeviceClock("cpu"), handles).run([member])
-    features = handles.get(tenant, request.slot_id, policy, member.handles, request.features)
+    features = [rows for name in member.handles if (rows := handles.peek(tenant, name)) is not None]
+    assert len(features) == 2
     trace = member.decision.trace
     again = models.score(features, request.state_BS, trace).log_prob_BCA
     assert torch.allclose(again, trace["log_prob"], atol=1e-5)

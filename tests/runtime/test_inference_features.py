@@ -1,12 +1,11 @@
 """Feature handles: the same features as a second forward would give, bounded, and one tenant's own."""
 
-import numpy as np
 import pytest
 import torch
 
 from gpu_runtime.batching.feature import VLAFeature
-from gpu_runtime.inference.errors import UnknownHandle
-from gpu_runtime.inference.feature_handles import FeatureHandles, handle_of
+from gpu_runtime.batching.handles import handle_of
+from gpu_runtime.inference.feature_handles import FeatureHandles
 from gpu_runtime.inference.served_policy import ServedPolicy
 from gpu_runtime.models.registry import load_backbone
 from gpu_runtime.protocol.catalog import BaseModelEntry
@@ -45,46 +44,41 @@ def frames_of(*seeds: int) -> list[VLAFeature]:
     return [observation(seed, queries=4) for seed in seeds]
 
 
-def test_kept_features_need_no_forward_and_evicted_ones_come_back_equal(base, oft):
+def found(handles: FeatureHandles, tenant: str, *names: str) -> list[torch.Tensor]:
+    """Rows of what must be kept."""
+    rows = [one for name in names if (one := handles.peek(tenant, name)) is not None]
+    assert len(rows) == len(names)
+    return [one["query"] for one in rows]
+
+
+def test_what_is_kept_is_what_the_forward_gave_and_the_oldest_is_evicted(base, oft):
     handles = FeatureHandles(2 * ROWS_BYTES)
     names = put(handles, "alice", oft, 1, 2, 3)
     assert [handles.holds("alice", name) for name in names] == [False, True, True]
-    base.groups.clear()
-    expected = base.encode(frames_of(1, 2, 3), [oft.taps] * 3)
-    found = handles.get("alice", "job/1", oft, names, frames_of(1, 2, 3))
-    assert base.groups == [3, 1], "only the evicted one ran again"
-    assert all(torch.equal(one["query"], other["query"]) for one, other in zip(found, expected, strict=True))
-    assert handles.holds("alice", names[0]), "and is kept again"
+    assert handles.peek("alice", names[0]) is None
+    expected = [rows["query"] for rows in base.encode(frames_of(2, 3), [oft.taps] * 2)]
+    assert all(map(torch.equal, found(handles, "alice", *names[1:]), expected))
+    assert put(handles, "alice", oft, 1) == names[:1], "computed again, it is kept under the same name"
     assert handles.live_bytes == 2 * ROWS_BYTES
 
 
-def test_on_the_real_base_too_recomputed_features_are_the_same_bit_for_bit():
+def test_on_the_real_base_too_kept_features_are_those_of_any_other_group_bit_for_bit():
     torch.set_num_threads(1)
     tiny = load_backbone(BaseModelEntry(name="tiny-qwen3-vl", source="tiny-qwen3-vl"))
     policy = ServedPolicy.freeze(make_slot("oft", tiny, standardize=False).policy, tiny)
-    frames = frames_of(1, 2, 3, 4, 5)
-    kept, nothing = FeatureHandles(10**7), FeatureHandles(0)
-    in_one_group = tiny.encode(frames, [policy.taps] * 5)
-    names = [kept.put("alice", "job/1", policy, frame, rows) for frame, rows in zip(frames, in_one_group, strict=True)]
-    pairs = list(zip(names, frames, strict=True))
-    for order in (pairs, pairs[:2], pairs[4:]):
-        chosen, seen = zip(*order, strict=True)
-        first, again = (store.get("alice", "job/1", policy, chosen, seen) for store in (kept, nothing))
-        assert all(torch.equal(one["query"], other["query"]) for one, other in zip(first, again, strict=True))
-    assert nothing.live_bytes == 0
+    handles, seeds = FeatureHandles(10**7), (1, 2, 3, 4, 5)
+    names = put(handles, "alice", policy, *seeds)
+    for chosen in (slice(0, 2), slice(4, 5)):
+        again = [rows["query"] for rows in tiny.encode(frames_of(*seeds[chosen]), [policy.taps] * len(seeds[chosen]))]
+        assert all(map(torch.equal, found(handles, "alice", *names[chosen]), again))
 
 
-def test_a_handle_of_another_tenant_is_unknown_even_for_the_same_picture(base, oft):
+def test_a_handle_of_another_tenant_finds_nothing_even_for_the_same_picture(oft):
     handles = FeatureHandles(10**6)
     (mine,) = put(handles, "alice", oft, 1)
-    base.groups.clear()
-    messages = set()
-    for tenant, handle, seed in (("bob", mine, 1), ("alice", mine, 2), ("alice", "nonsense", 1), ("bob", "x", 1)):
-        with pytest.raises(UnknownHandle) as refusal:
-            handles.get(tenant, "job/1", oft, [handle], frames_of(seed))
-        messages.add(str(refusal.value).replace(repr(handle), "HANDLE"))
-    assert messages == {"handles[0]: no features of this observation go by HANDLE"}
-    assert base.groups == [], "nothing runs for a handle that is refused"
+    (theirs,) = put(handles, "bob", oft, 1)
+    assert mine != theirs
+    assert [handles.peek("bob", mine), handles.peek("alice", theirs), handles.peek("carol", "x")] == [None] * 3
     assert not handles.holds("bob", mine)
 
 
@@ -110,10 +104,8 @@ def test_new_weights_of_the_same_policy_keep_the_handles(base):
     slot = make_slot("oft", base, standardize=False)
     first, second = (ServedPolicy.freeze(slot.policy, base) for _ in range(2))
     handles = FeatureHandles(10**6)
-    names = put(handles, "alice", first, 1)
-    base.groups.clear()
-    handles.get("alice", "job/1", second, names, frames_of(1))
-    assert base.groups == []
+    assert put(handles, "alice", first, 1) == put(handles, "alice", second, 1)
+    assert handles.live_bytes == ROWS_BYTES
 
 
 def test_room_comes_from_whoever_holds_most_so_a_flood_evicts_itself(oft):
@@ -127,7 +119,7 @@ def test_room_comes_from_whoever_holds_most_so_a_flood_evicts_itself(oft):
 def test_what_was_used_last_is_evicted_last(oft):
     handles = FeatureHandles(2 * ROWS_BYTES)
     one, two = put(handles, "alice", oft, 1, 2)
-    handles.get("alice", "job/1", oft, [one], frames_of(1))
+    handles.peek("alice", one)
     put(handles, "alice", oft, 3)
     assert (handles.holds("alice", one), handles.holds("alice", two)) == (True, False)
 
@@ -146,7 +138,7 @@ def test_kept_features_are_copies(base, oft):
     (rows,) = base.encode([frame], [oft.taps])
     name = handles.put("alice", "job/1", oft, frame, rows)
     rows["query"].zero_()
-    assert handles.get("alice", "job/1", oft, [name], [frame])[0]["query"].any()
+    assert found(handles, "alice", name)[0].any()
 
 
 def test_a_slot_that_ends_takes_its_features_along_and_nobody_elses(oft):
@@ -178,8 +170,5 @@ async def test_a_reply_carries_handles_when_features_are_to_be_kept(base, oft):
         plain = await service.predict(ask_oft(seed=2))
     assert (len(kept.handles), plain.handles) == (2, ())
     frames = ask(seed=1, count=2, queries=4).features
-    base.groups.clear()
-    features = handles.get("alice", "job/1", oft, kept.handles, frames)
-    assert base.groups == []
-    again = base.encode(frames, [oft.taps] * 2)
-    assert all(np.array_equal(one["query"], other["query"]) for one, other in zip(features, again, strict=True))
+    again = [rows["query"] for rows in base.encode(frames, [oft.taps] * 2)]
+    assert all(map(torch.equal, found(handles, "alice", *kept.handles), again))
