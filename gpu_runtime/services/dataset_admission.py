@@ -3,12 +3,13 @@
 from collections.abc import Mapping
 from pathlib import Path
 
+from gpu_runtime.batching.feature import VLAFeature
 from gpu_runtime.models.backbones.base import Backbone
 from gpu_runtime.models.heads.registry import HEADS
 from gpu_runtime.protocol.messages import DatasetBinding, SubmitJob
 from gpu_runtime.protocol.schema import DatasetSummary
-from gpu_runtime.protocol.specs import SftJobSpec
-from gpu_runtime.protocol.state_only import why_it_needs_cameras
+from gpu_runtime.protocol.specs import MlpHeadSpec, SftJobSpec
+from gpu_runtime.protocol.state_only import IMAGE_TAPS, why_it_needs_cameras
 from gpu_runtime.services.errors import InvalidSubmit
 from gpu_runtime.training.work import image_bytes
 
@@ -21,6 +22,7 @@ def admit_sft(submit: SubmitJob, *, datasets: Path, bases: Mapping[str, Backbone
     _check_base(spec, bases)
     dataset_folder(binding, datasets)
     _check_dataset(spec, binding.summary)
+    _check_prompts(spec, binding.summary, bases[spec.base_model])
     _check_size(spec, binding.summary, batch_bytes_max)
     if spec.dataset.id != binding.version_id:
         raise InvalidSubmit(
@@ -73,6 +75,21 @@ def _check_dataset(spec: SftJobSpec, summary: DatasetSummary) -> None:
     if spec.head.horizon > summary.episode_length_max:
         message = f"horizon {spec.head.horizon}: the longest episode has {summary.episode_length_max} frames"
         raise InvalidSubmit("horizon_mismatch", message, "spec.head.horizon")
+
+
+def _check_prompts(spec: SftJobSpec, summary: DatasetSummary, backbone: Backbone) -> None:
+    """A head that keeps the token grid as it is can read text only where all prompts are equally long."""
+    head = spec.head
+    if not isinstance(head, MlpHeadSpec) or head.tap in IMAGE_TAPS or spec.dataset.instruction is not None:
+        return
+    lengths = {backbone.tokens(VLAFeature(images=(), instruction=text)) for text in set(summary.tasks)}
+    if len(lengths) > 1:
+        message = (
+            f"tap {head.tap!r}: head mlp reads prompts of one length, the dataset's {len(summary.tasks)} instructions"
+            f" make {min(lengths)} to {max(lengths)} tokens; allowed: one dataset.instruction, head gr00t, or a tap of"
+            f" images: {', '.join(IMAGE_TAPS)}"
+        )
+        raise InvalidSubmit("ragged_prompts", message, "spec.head.tap")
 
 
 def _check_size(spec: SftJobSpec, summary: DatasetSummary, batch_bytes_max: int) -> None:

@@ -23,6 +23,8 @@ from gpu_runtime.protocol.catalog import BaseModelEntry
 from gpu_runtime.protocol.messages import DatasetBinding, SubmitJob, WorkloadState
 from gpu_runtime.protocol.specs import SftJobSpec
 from gpu_runtime.protocol.state_only import why_it_needs_cameras
+from gpu_runtime.services.dataset_admission import admit_sft
+from gpu_runtime.services.errors import InvalidSubmit
 from gpu_runtime.workflows.evaluate_cli import main as evaluate
 from tests.support.backbones import random_feature
 from tests.support.demonstrations import bind, make_dataset
@@ -225,3 +227,26 @@ def test_what_needs_cameras_says_so_and_what_would_do_without(
     found = why_it_needs_cameras(spec)
     assert (found is None) == (why is None)
     assert (why or "") in (found or "")
+
+
+def test_a_head_that_keeps_the_token_grid_refuses_instructions_of_several_lengths(
+    datasets: Path, tiny: Qwen3VLBackbone
+) -> None:
+    """Before anything is read; one instruction for all, or a head that reads prompts of any length, would do."""
+    recorded = bind(datasets, make_dataset(datasets / "two-tasks"))
+    assert len({tiny.tokens(VLAFeature(images=(), instruction=text)) for text in recorded.summary.tasks}) == 2
+
+    def admit(head: dict[str, Any], **selection: Any) -> None:
+        message = submit(recorded, head)
+        chosen = message.spec.dataset.model_copy(update=selection)
+        spec = message.spec.model_copy(update={"dataset": chosen})
+        message = message.model_copy(update={"spec": spec})
+        admit_sft(message, datasets=datasets, bases={tiny.info.name: tiny}, batch_bytes_max=10**8)
+
+    with pytest.raises(
+        InvalidSubmit, match=r"tap 'layer:0'.*2 instructions make \d+ to \d+ tokens; allowed"
+    ) as refused:
+        admit(HEADS["mlp"])
+    assert refused.value.body.field == "spec.head.tap"
+    admit(HEADS["mlp"], instruction="push the square")
+    admit(HEADS["gr00t"])
