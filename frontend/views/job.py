@@ -18,7 +18,7 @@ from frontend.templatetags.console import FREE_WORDS, METER_WORDS
 from frontend.videos import OUTCOMES, Wish, gallery
 from frontend.views.page import frame, page
 from jobs.models import Artifact, Job
-from jobs.selectors.jobs import compute_share, job_get, policy_version_list
+from jobs.selectors.jobs import compute_share, job_get
 from jobs.selectors.runtime import runtime_report
 from jobs.selectors.stream import latest_events
 from jobs.services.cancel import job_cancel
@@ -47,10 +47,7 @@ def job_page(request: PageRequest, job_id: UUID) -> HttpResponse:
         "share": compute_share(request.tenant, job),
         "board": board,
         "groups": groups,
-        "events": [
-            event for event in latest_events(request.tenant, job.pk, limit=EVENTS_SHOWN) if not _is_film(event)
-        ],
-        "policies": policy_version_list(request.tenant, job.pk)[:10],
+        "events": latest_events(request.tenant, job.pk, limit=EVENTS_SHOWN),
         "may_cancel": may_cancel and job.state != JobState.CANCELLING,
         "now": timezone.now(),
         "runtime": None if job.state in TERMINAL else runtime_report(),
@@ -114,11 +111,6 @@ def _report(artifacts: list[Artifact]) -> dict[str, Any]:
     except ReportUnreadable:
         report = None
     return {"report": report, "report_artifact": newest}
-
-
-def _is_film(event: dict[str, Any]) -> bool:
-    """Films have a gallery; in the time line they would push out everything else."""
-    return bool(event["type"] == "artifact" and event["data"].get("kind") == "video")
 
 
 def _live_data(job: Job, groups: tuple[Group, ...]) -> dict[str, Any]:

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from typing import Any
 from uuid import UUID
 
-from jobs.models import Job, JobEvent, MetricPoint
+from jobs.models import ArtifactKind, Job, JobEvent, MetricPoint
 from jobs.selectors.jobs import job_get
 from tenants.models import Tenant
 from tenants.scope import tenant_scope
@@ -74,7 +74,8 @@ def event_row(event: JobEvent) -> dict[str, Any]:
 
 
 def latest_events(tenant: Tenant, job_id: UUID, *, limit: int) -> list[dict[str, Any]]:
-    """The newest events, newest first."""
+    """The newest events, newest first. Films are left out: they are many, and would push out everything else."""
     with tenant_scope(tenant):
-        rows = JobEvent.objects.filter(job_id=job_get(tenant, job_id).pk).order_by("-seq")[:limit]
-        return [event_row(event) for event in rows]
+        events = JobEvent.objects.filter(job_id=job_get(tenant, job_id).pk)
+        told = events.exclude(type="artifact", data__kind=ArtifactKind.VIDEO).order_by("-seq")
+        return [event_row(event) for event in told[:limit]]

@@ -4,12 +4,14 @@ from typing import Any
 
 import pytest
 
+from frontend.views.job import EVENTS_SHOWN
+from gpu_runtime.protocol.messages import LogWritten, WorkloadState
 from jobs.services.dataset_import import import_run
 from tests.support.dataset_imports import import_of, recorded
 from tests.support.jobs import relay_all, start_job
 from tests.support.memory_runtime import InMemoryRuntime
 from tests.support.policy_jobs import start_policy_job
-from tests.support.service_steps import predict_group
+from tests.support.service_steps import predict_group, publish
 from tests.support.story import Person, Story
 
 pytestmark = pytest.mark.django_db
@@ -71,6 +73,21 @@ def test_work_that_is_not_billed_is_said_with_its_reason_on_the_page_and_in_the_
     assert "0.5\u00a0s free: done again after a restart" in page
     lines = {line["meter"]: line for line in story.alice.api.get(f"/api/v1/jobs/{job.pk}").json()["cost"]["lines"]}
     assert lines["predict.chunks"]["free"] == [{"reason": "redone_after_restart", "quantity": 12}]
+
+
+def test_many_films_do_not_push_the_other_events_off_the_page(story: Story, runtime: InMemoryRuntime):
+    job, key = start_policy_job(story.alice, runtime, "evaluation")
+    runtime.tell_state(*key, WorkloadState.RUNNING)
+    runtime.tell(*key, LogWritten(level="info", message="waiting for a seat"))
+    for _ in range(EVENTS_SHOWN + 1):
+        publish(runtime, key, "video", b"film", media_type="video/mp4")
+    publish(runtime, key, "evaluation", b"{}", media_type="application/json")
+    relay_all(runtime)
+    page = story.alice.browser().get(f"/jobs/{job.pk}/").content.decode()
+    events = page[page.index("data-events") :]
+    for words in ("Queued", "Running", "waiting for a seat", "Evaluation finished"):
+        assert words in events
+    assert "Video of an episode" not in events
 
 
 def test_a_job_that_made_nothing_has_an_empty_hidden_card(story: Story, runtime: InMemoryRuntime):
