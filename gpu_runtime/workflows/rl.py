@@ -113,6 +113,8 @@ class RlWorkflow:
     async def _learn(self) -> None:
         assert isinstance(self.job.slot, RlSlot), "made by RlSlot.create"
         check_options(self.job.slot, self.spec)
+        if self.job.stopped:  # before it began: not even a first look is paid
+            return
         first = await self._player.look()
         await self._publish()
         publisher = asyncio.create_task(self._publisher())

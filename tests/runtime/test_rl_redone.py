@@ -62,6 +62,7 @@ async def killed_after_a_drop(runtime: LocalRuntime) -> Job:
     runtime.queue.stop_job(job.mounted, reason="killed")
     await running
     await runtime.training.unmount(job.mounted)
+    await job.until(lambda: runtime.inference.policies.pinned() == 0)  # what it had asked last is answered to nobody
     del runtime.queue.next_group
     return job
 
