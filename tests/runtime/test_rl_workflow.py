@@ -5,6 +5,7 @@ from collections import Counter
 from pathlib import Path
 
 import pytest
+import torch
 
 from gpu_runtime.scheduler.staleness import Freshness
 from gpu_runtime.scheduler.states import TrainingJobState
@@ -12,6 +13,7 @@ from gpu_runtime.workflows.rl_plan import RlPlan
 from gpu_runtime.workflows.sft import WorkloadFailed
 from tests.support.rl_faults import bump_version, pause_leases, shorten_deadlines
 from tests.support.rl_jobs import Job, make_job, rl_runtime, rl_spec
+from tests.support.runtime import GR00T, OFT
 
 GRPO = {"type": "grpo", "group_size": 2}
 
@@ -38,6 +40,13 @@ async def test_versions_rise_one_by_one_to_the_last(runtime) -> None:
     played = [use.steps for use in job.told.uses]
     assert [int(value) for _, value in job.trained("rollout/env_steps")] == [sum(played[: at + 2]) for at in range(3)]
     assert all(use.busy_us > 0 and use.reason is None for use in job.told.uses)
+
+
+@pytest.mark.parametrize("processes", [1, 2])
+async def test_the_time_of_a_rollout_is_told_with_the_processes_it_is_of(runtime, processes: int) -> None:
+    job = make_job(runtime, rl_spec(collection={"processes": processes}, training={"iterations": 1}))
+    await job.run()
+    assert [(use.seats, use.processes) for use in job.told.uses if use.work == "rollout/1"] == [(2, processes)]
 
 
 async def test_predictions_are_billed_to_the_job_and_every_decision_is_one_chunk(runtime) -> None:
@@ -94,6 +103,30 @@ async def test_what_luck_had_solved_is_counted_and_not_learned_from(runtime) -> 
         seeds = [planned.seed for planned in RlPlan.of(spec).tries(step)]
         assert {episode.seed for episode in episodes} == {seed for seed in seeds if seed % 2 == 0}
         assert job.trained("rollout/solved_at_reset")[step - 1][1] == sum(seed % 2 for seed in seeds)
+
+
+@pytest.mark.parametrize(
+    ("head", "exploration"),
+    [(OFT, "gaussian"), (GR00T | {"denoise_steps": 3}, "flow_sde"), (GR00T | {"denoise_steps": 3}, "flow_noise")],
+    ids=["oft", "flow_sde", "flow_noise"],
+)
+async def test_heads_that_see_learn_from_what_they_played(runtime, head, exploration: str) -> None:
+    """Pictures, queries and denoising chains all the way: rendered, decided on, put into the queue, trained on."""
+    job = make_job(runtime, rl_spec(exploration={"type": exploration}), cameras=True, head=head)
+    before = {name: value.detach().clone() for name, value in job.mounted.slot.named_parameters().items()}
+    await job.run()
+    assert job.mounted.slot.policy_version == 3
+    decisions = [decision for batch in job.batches for episode in batch for decision in episode.decisions]
+    assert {decision.feature.images[0].shape for decision in decisions} == {(32, 32, 3)}
+    assert len({decision.handle for decision in decisions}) > 20, "no two pictures are alike"
+    if exploration != "gaussian":
+        drawn = [[int(decision.trace["step"]) for decision in episode.decisions] for episode in job.batches[0]]
+        assert all(set(steps) == {0, 1, 2} for steps in drawn), "each sample draws the step that is random"
+        assert len({tuple(steps) for steps in drawn}) > 1
+    assert max(gap for _, gap in job.trained("train/log_prob_gap_max")) < 1e-5
+    assert dict(job.trained("train/feature_hits")) == {1: 1.0, 2: 1.0, 3: 1.0}
+    after = job.mounted.slot.named_parameters()
+    assert any(not torch.equal(before[name], after[name]) for name in before if name.startswith("actor.head."))
 
 
 async def test_it_ends_when_as_many_environment_steps_were_played_as_may_be(runtime) -> None:

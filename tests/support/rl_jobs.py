@@ -35,15 +35,22 @@ from tests.support.runtime import MLP, events_of, make_config, metric, shared_ba
 WAIT_S = 60.0
 
 
-def reach_policy(backbone: Backbone, *, cameras: bool = False, seed: int = 0, side: int = 32) -> Policy:
-    """A fresh policy for reach: on its state alone, or with the camera besides."""
+def reach_policy(
+    backbone: Backbone,
+    *,
+    cameras: bool = False,
+    head: dict[str, Any] | None = None,
+    seed: int = 0,
+    side: int = 32,
+) -> Policy:
+    """A fresh policy for reach: on its state alone, or with the camera besides. ``head``: None for a small MLP."""
     schema = ReachEnvironment(size=side).schema()
     spec = SftJobSpec.model_validate(
         {
             "kind": "sft",
             "name": "start",
             "base_model": backbone.info.name,
-            "head": MLP | {"tap": "vision" if cameras else "layer:0"},
+            "head": head or MLP | {"tap": "vision" if cameras else "layer:0"},
             "dataset": {"id": "d", "image_size": side, "cameras": None if cameras else []},
             "training": {"steps": 1, "batch_size": 4, "seed": seed},
         }
@@ -211,8 +218,8 @@ class Readers(ThreadPoolExecutor):
 def make_job(runtime: LocalRuntime, spec: RlJobSpec, *, tenant: str = "alice", **options: Any) -> Job:
     """Not mounted yet."""
     (backbone,) = runtime.bases.values()
-    cameras = options.pop("cameras", False)
-    slot = RlSlot.create(reach_policy(backbone, cameras=cameras, seed=options.pop("seed", 0)), spec)
+    wanted = {name: options.pop(name) for name in ("cameras", "head", "seed") if name in options}
+    slot = RlSlot.create(reach_policy(backbone, **wanted), spec)
     slot.step = options.pop("step", 0)
     job = MountedJob(
         job_id=f"job-{tenant}",
