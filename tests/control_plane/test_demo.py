@@ -1,19 +1,23 @@
 """The demo's own judgement: what it asks for, what it says on the way, and that no check can hold by accident."""
 
 import dataclasses
+import json
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 from pydantic import TypeAdapter
 
-from control_plane.demo import recordings, specifications
+from control_plane.demo import follow, recordings, reload, specifications
 from control_plane.demo.books import ServiceBooks, service_books, utilization
 from control_plane.demo.participants import MANISKILL, PURE_PYTHON
 from control_plane.demo.progress import Progress
 from control_plane.demo.recordings import RecordingFailed, SimulatorMissing, record_all
 from control_plane.demo.scenario import FRESH_SEED, Participant
+from control_plane.demo.stages import Stage, TenantRun, run_stage
 from control_plane.demo.summary import Success, Summary, TenantFigures
 from gpu_runtime.protocol.job_specs import JobSpec
 from jobs.models import DeviceSpan
@@ -185,6 +189,77 @@ def test_the_mix_is_ppo_and_grpo_on_push_cube_a_third_environment_and_one_camera
     assert [who.selection.get("cameras") for who in MANISKILL] == [[], [], [], None]
     assert len({who.email for who in MANISKILL}) == 4
     assert [who.email for who in MANISKILL] == [who.email for who in PURE_PYTHON]
+
+
+class FakeJobs:
+    """Answers of the API, one state after the other."""
+
+    def __init__(self, *states: str, last: dict[str, float]) -> None:
+        self._states, self._last = list(states), last
+
+    def submit(self, spec: dict[str, Any]) -> dict[str, Any]:
+        return {"id": "7", "kind": spec["kind"], "name": spec["name"], "state": "queued"}
+
+    def get(self, job_id: str) -> dict[str, Any]:
+        state = self._states.pop(0) if len(self._states) > 1 else self._states[0]
+        told = {"reason": "environment_lost", "message": "three in a row"} if state == "failed" else {}
+        return {
+            "id": job_id,
+            "name": "x",
+            "state": state,
+            "step": 3,
+            "total_steps": 16,
+            "reason": "",
+            "message": "",
+        } | told
+
+    def metrics(self, job_id: str, *, series: tuple[str, ...], max_points: int) -> dict[str, Any]:
+        return {"series": [{"name": name, "last": [self._last[name]]} for name in series if name in self._last]}
+
+
+def run_of(jobs: FakeJobs) -> TenantRun:
+    return TenantRun(who=MANISKILL[0], client=SimpleNamespace(jobs=jobs), recording=Path(), version_id="v")  # type: ignore[arg-type]
+
+
+def test_a_stage_says_how_a_learner_does_and_keeps_the_job_as_it_ended(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+):
+    monkeypatch.setattr(follow, "POLL_S", 0.0)
+    run = run_of(FakeJobs("running", "succeeded", last={"rollout/success_once": 0.25, "train/approx_kl": 0.0123}))
+    run_stage([run], Stage.START, "http://console")
+    assert run.jobs[Stage.START]["state"] == "succeeded"
+    said = capsys.readouterr().err
+    assert "http://console/jobs/7/" in said
+    assert "3/16" in said
+
+
+def test_a_learners_line_tells_its_newest_curves():
+    jobs = FakeJobs("running", last={"rollout/success_once": 0.25, "train/approx_kl": 0.0123})
+    job: Any = {"id": "7", "kind": "rl"}
+    item = follow.Followed(label="lab", client=SimpleNamespace(jobs=jobs), job=job)  # type: ignore[arg-type]
+    assert follow._note(item) == ", success 25% while exploring, KL 0.012"
+
+
+def test_a_job_that_fails_ends_the_demo_with_its_reason(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(follow, "POLL_S", 0.0)
+    with pytest.raises(RuntimeError, match="failed: environment_lost three in a row"):
+        run_stage([run_of(FakeJobs("failed", last={}))], Stage.START, "http://console")
+
+
+@pytest.mark.parametrize(("episode", "needs"), [(None, False), (5, True)])
+def test_a_learner_is_compared_on_what_it_brings_and_an_imitator_on_its_recording(
+    episode: int | None, needs: bool, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+):
+    (tmp_path / "manifest.json").write_text(json.dumps({"probe": {"episode": episode}}))
+    asked: list[str] = []
+
+    def act(argv: list[str], **options: object) -> SimpleNamespace:
+        asked.extend(argv)
+        return SimpleNamespace(stdout='noise\n{"max_difference": 2e-6}\n', stderr="", returncode=0)
+
+    monkeypatch.setattr(reload.subprocess, "run", act)
+    assert reload.reload_difference(tmp_path, tmp_path / "recording") == 2e-6
+    assert ("--dataset" in asked) is ("--episode" in asked) is needs
 
 
 def test_nobody_demonstrates_on_the_seeds_that_are_evaluated():
