@@ -48,7 +48,7 @@ def _span(use: EnvironmentUse, tenant_id: str) -> SpanMeasured:
         busy_us=use.busy_us,
         overhead_us=0,
         shares={tenant_id: use.busy_us},
-        group_size=use.seats,
+        group_size=use.processes,  # as everywhere: what the time is of, side by side
         samples=use.steps,
         tokens=0,
     )

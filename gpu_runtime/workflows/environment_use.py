@@ -48,6 +48,7 @@ class UseTeller:
     step: int
     seats: int
     reason: str | None = None
+    processes: int = 1  # of the session that was opened last
     started_at_us: int = field(init=False, default_factory=unix_us)
 
     async def tell(self, used: Used, *, reason: str | None = None) -> None:
@@ -59,6 +60,7 @@ class UseTeller:
                     busy_us=used.busy_us,
                     started_at_us=self.started_at_us,
                     seats=self.seats,
+                    processes=self.processes,
                     step=self.step,
                     work=self.work,
                     reason=self.reason or reason,

@@ -21,6 +21,7 @@ class EnvironmentUse:
     busy_us: int
     started_at_us: int  # Unix time of the first call
     seats: int
+    processes: int = 1  # that work side by side, whose calls are added up
     step: int  # of the job
     work: str
     reason: str | None = None  # why it is not billed

@@ -75,7 +75,7 @@ class Tour:
 
     async def _one_session(self, tries: deque[Try], herald: Herald) -> None:
         async with await self._open(herald) as session:
-            use = SessionUse(session=session)
+            use, self.use.processes = SessionUse(session=session), len(session.processes)
             collector = Collector(
                 session=session,
                 fit=PolicyFit.of(self.policy, session.schema),

@@ -37,8 +37,8 @@ class UtilizationHistory:
 def utilization_history(tenant: Tenant, *, service: str = TRAINING) -> UtilizationHistory:
     """Busy share of a service per bucket: a step's time lies in the buckets it went through.
 
-    Environments are measured in process time; those side by side count as one that is busy, like the runtime's own
-    figure does.
+    Environments are measured in process time; processes side by side (``group_size``) count as one that is busy, like
+    the runtime's own figure does.
     """
     now = timezone.now()
     begin_s = int(now.timestamp()) // BUCKET_S * BUCKET_S - WINDOW_S
