@@ -90,6 +90,10 @@ class EnvironmentPool:
         self._sessions[session] = seats
         return session
 
+    def seats_are_wanted(self, tenant_id: str) -> bool:
+        """Whether somebody waits who might have what this tenant gives back."""
+        return self._desk.is_wanted(tenant_id)
+
     def make_meter(self) -> BusyMeter:
         """For one session: what it measures counts as the service's time too."""
         return BusyMeter(self.busy)

@@ -3,7 +3,7 @@
 import asyncio
 from collections.abc import Callable, Mapping
 
-from gpu_runtime.environments.seats import SeatRequest, SeatTable, SeatWait
+from gpu_runtime.environments.seats import SeatRequest, SeatTable, SeatWait, WaitReason
 
 OnWait = Callable[[SeatWait], None]
 
@@ -39,6 +39,14 @@ class SeatDesk:
     def held(self) -> Mapping[str, int]:
         """Seats by tenant."""
         return self._table.held()
+
+    def is_wanted(self, tenant_id: str) -> bool:
+        """Whether somebody waits who might sit down if this tenant gave a seat back."""
+        return any(
+            wait.reason is WaitReason.ALL_TAKEN
+            or (wait.reason is WaitReason.TENANT_QUOTA and asked.tenant_id == tenant_id)
+            for asked, wait in self._table.waits().items()
+        )
 
     def dismiss(self) -> None:
         """Wake everyone who waits: there will be no more seats to wait for."""

@@ -19,10 +19,10 @@ from gpu_runtime.environments.results import Observation
 from gpu_runtime.environments.session import EnvironmentSession, SessionSpec
 from gpu_runtime.environments.slot import TryRules
 from gpu_runtime.inference.errors import InferenceError, ServiceStopped
-from gpu_runtime.inference.messages import PredictReply, PredictRequest
 from gpu_runtime.inference.service import InferenceService
 from gpu_runtime.models.policy import Policy
-from gpu_runtime.scheduler.errors import InferenceQueueFull, SchedulerError
+from gpu_runtime.scheduler.errors import SchedulerError
+from gpu_runtime.workflows.actor import Acting, Actor, Asked
 from gpu_runtime.workflows.evaluation_protocol import EvaluationProtocol
 from gpu_runtime.workflows.evaluation_result import Cause, EvaluationResult
 from gpu_runtime.workflows.evaluation_seat import EvaluationSeat
@@ -30,11 +30,9 @@ from gpu_runtime.workflows.evaluation_trial import Trial
 from gpu_runtime.workflows.evaluation_videos import FILM_PIXELS, Film, VideoShelf
 from gpu_runtime.workflows.evaluation_witness import Played, Unheard, Witness
 from gpu_runtime.workflows.failures import ENVIRONMENT_LOST, failure_from
+from gpu_runtime.workflows.playing import DECISIONS_MAX
 from gpu_runtime.workflows.policy_fit import PolicyFit, kind_for
 from gpu_runtime.workflows.ports import REDONE
-
-_DECISIONS_MAX = 1 << 20  # of one episode, so that no two decisions share their noise
-_QUEUE_FULL_S = 0.05
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -151,6 +149,7 @@ class EvaluationWorkflow:
                     await self._try(seat, trial, queue_session)
                 finally:
                     await self._tell(seat, trial)
+                await seat.between_episodes()
                 await self._keep(trial)
         finally:
             await seat.close()
@@ -173,11 +172,12 @@ class EvaluationWorkflow:
         )
 
     async def _play(self, session: EnvironmentSession, trial: Trial, queue_session: str) -> None:
+        actor = self._actor(trial, queue_session)
         (start,) = await session.reset([trial.seed])
         trial.begin(start)
         observation, feature = start.observation, self._fit.feature(start.observation)
         while trial.cause is None:
-            actions_CA = await self._decide(trial, feature, self._fit.state(observation), queue_session)
+            actions_CA = await self._decide(trial, actor, feature, observation)
             (result,) = await session.step(actions_CA[None])
             assert result is not None
             trial.add(result, feature.instruction, self._seen(observation, feature))
@@ -188,35 +188,31 @@ class EvaluationWorkflow:
         """The pictures of a film: the policy's own, or the task's for one that sees none."""
         return feature.images or observation.images
 
-    async def _decide(
-        self, trial: Trial, feature: VLAFeature, state_BS: np.ndarray | None, queue_session: str
-    ) -> np.ndarray:
+    async def _decide(self, trial: Trial, actor: Actor, feature: VLAFeature, observation: Observation) -> np.ndarray:
         """The steps to execute, in the environment's convention; seed and decision alone determine the noise."""
-        payer = self.payer
-        request = PredictRequest(
-            tenant_id=payer.tenant_id,
-            job_id=payer.job_id,
-            attempt=payer.attempt,
-            session_id=queue_session,
-            slot_id=payer.slot_id,
-            features=(feature,),
-            state_BS=state_BS,
-            seeds=(trial.seed * _DECISIONS_MAX + trial.decisions,),
-            policy_version=self.protocol.policy_version,
-            unbilled=trial.unbilled,
+        state_1S = self._fit.state(observation)
+        asked = Asked(
+            features=[feature],
+            states=[None if state_1S is None else state_1S[0]],
+            seeds=[trial.seed * DECISIONS_MAX + trial.decisions],
+            passed_B=None,
         )
         with trial.predicting():
-            reply = await self._predict(request)
+            reply = await actor.decide(asked)
         trial.group_sizes.append(reply.group_size)
         return self._fit.to_environment(reply.actions_BHA[0, : self.protocol.executed_steps])
 
-    async def _predict(self, request: PredictRequest) -> PredictReply:
-        """A full queue is no fault of the policy: ask again until there is room."""
-        while True:
-            try:
-                return await self.service.predict(request)
-            except InferenceQueueFull:
-                await asyncio.sleep(_QUEUE_FULL_S)
+    def _actor(self, trial: Trial, queue_session: str) -> Actor:
+        payer = self.payer
+        acting = Acting(
+            tenant_id=payer.tenant_id,
+            job_id=payer.job_id,
+            attempt=payer.attempt,
+            slot_id=payer.slot_id,
+            version=self.protocol.policy_version,
+            unbilled=trial.unbilled,
+        )
+        return Actor(service=self.service, acting=acting, session_id=queue_session)
 
     async def _keep(self, trial: Trial) -> None:
         video, video_error = await self._video(trial)

@@ -15,6 +15,9 @@ from gpu_runtime.protocol.environment_spec import RewardSpec
 from gpu_runtime.training.rl.experience import Decision, Episode
 from gpu_runtime.workflows.reward import shaped_rewards
 
+DECISIONS_MAX = 1 << 20
+"""Of one episode, so that no two decisions share their noise."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Try:

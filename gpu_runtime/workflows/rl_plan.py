@@ -8,11 +8,10 @@ import numpy as np
 
 from gpu_runtime.protocol.algorithms import group_size_of
 from gpu_runtime.protocol.policy_specs import RlJobSpec
-from gpu_runtime.workflows.playing import Try
+from gpu_runtime.workflows.playing import DECISIONS_MAX, Try
 
 TRAINING_SEEDS = (1 << 20, 1 << 31)
 """Evaluations and datasets take theirs from below, so that training never sees a start it is judged by."""
-_DECISIONS_MAX = 1 << 20  # of one episode, so that no two decisions share their noise
 _NOISE_END = 1 << 62
 
 
@@ -39,13 +38,13 @@ class RlPlan:
             start = int(numbers.integers(*TRAINING_SEEDS))
             if start not in starts:
                 starts.append(start)
-        noises = numbers.integers(0, _NOISE_END // _DECISIONS_MAX, self.episodes)
+        noises = numbers.integers(0, _NOISE_END // DECISIONS_MAX, self.episodes)
         return deque(
             Try(
                 index=at,
                 seed=starts[at // self.group_size],
                 group=at // self.group_size,
-                noise=int(noise) * _DECISIONS_MAX,
+                noise=int(noise) * DECISIONS_MAX,
             )
             for at, noise in enumerate(noises)
         )
@@ -53,5 +52,5 @@ class RlPlan:
 
 def again(tries: Sequence[Try], losses: int) -> list[Try]:
     """The same starts with other noise: the actions of a lost try shall not repeat themselves."""
-    moved = losses * (_NOISE_END // 7 // _DECISIONS_MAX) * _DECISIONS_MAX
+    moved = losses * (_NOISE_END // 7 // DECISIONS_MAX) * DECISIONS_MAX
     return [replace(planned, noise=(planned.noise + moved) % _NOISE_END) for planned in tries]

@@ -24,7 +24,7 @@ from gpu_runtime.workflows.actor import Acting, Actor, PredictStatistics
 from gpu_runtime.workflows.environment_use import UseTeller
 from gpu_runtime.workflows.failures import EXPECTED, failure_from
 from gpu_runtime.workflows.first_look import look
-from gpu_runtime.workflows.playing import Playing, Try
+from gpu_runtime.workflows.playing import DECISIONS_MAX, Playing, Try
 from gpu_runtime.workflows.ports import REDONE, EnvironmentMeter, Teller
 from gpu_runtime.workflows.rollout_dataset import record_dataset, recorded_schema
 from gpu_runtime.workflows.rollout_keeper import Durable, RolloutKeeper
@@ -32,7 +32,6 @@ from gpu_runtime.workflows.rollout_shelf import EpisodeShelf, RolloutEpisode
 from gpu_runtime.workflows.sft import WorkloadFailed
 from gpu_runtime.workflows.tour import Tour, environment_kind
 
-_DECISIONS_MAX = 1 << 20  # of one episode, so that no two decisions share their noise
 _ROUNDS_PER_TOUR = 8  # episodes of each seat between two reports of use
 
 
@@ -118,7 +117,7 @@ class RolloutWorkflow:
 
     def _try(self, index: int) -> Try:
         seed = self.spec.first_seed + index
-        return Try(index=index, seed=seed, group=index, noise=seed * _DECISIONS_MAX)
+        return Try(index=index, seed=seed, group=index, noise=seed * DECISIONS_MAX)
 
     async def _play(self, tries: deque[Try], *, unbilled: str | None) -> None:
         if not tries:

@@ -22,6 +22,7 @@ from gpu_runtime.inference.service import InferenceService
 from gpu_runtime.models.slots import Slot
 from gpu_runtime.protocol.schema import ActionRepresentation, Camera, Gripper, GripperConvention, VectorFeature
 from gpu_runtime.scheduler.inference_queue import InferenceLimits
+from gpu_runtime.workflows import evaluation_seat
 from gpu_runtime.workflows.evaluate import EvaluationWorkflow, Payer
 from gpu_runtime.workflows.evaluation_plan import EvaluationRefused, plan
 from gpu_runtime.workflows.evaluation_protocol import SIMULATORS, EvaluationProtocol, package_versions
@@ -29,7 +30,7 @@ from gpu_runtime.workflows.evaluation_result import Cause, EpisodeRecord, Evalua
 from gpu_runtime.workflows.evaluation_videos import VideoShelf, draw
 from gpu_runtime.workflows.policy_fit import PolicyFit, kind_for
 from gpu_runtime.workflows.wilson import success_rate
-from tests.support.environments import REACH, children, pool_of
+from tests.support.environments import REACH, children, pool_of, wanted
 from tests.support.exported_adapters import SIZE, Demonstrated, break_head
 from tests.support.inference import Records, make_service, running
 
@@ -276,6 +277,27 @@ async def test_a_full_queue_delays_an_episode_and_fails_none(trained: Slot, demo
     assert result.mean_group_size == 1
     assert result.predict
     assert result.predict.max_ms > 50  # somebody had to ask again
+
+
+async def test_a_long_evaluation_lets_others_have_its_seat_in_between_and_finds_the_same(
+    trained: Slot, demonstrated: Demonstrated, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(evaluation_seat, "TURN_S", 0.0)
+    protocol, service = planned(trained, range(50_000, 50_006)), serving(trained, demonstrated)
+    quiet = await evaluated(trained, demonstrated, protocol)
+    async with running(service), pool_of(seats_total=1) as pool:
+        workflow = EvaluationWorkflow(
+            protocol=protocol, policy=trained.policy, payer=ALICE, service=service, pool=pool, parallel=1
+        )
+        evaluation = asyncio.create_task(workflow.run())
+        while pool.status().seats != {"alice": 1}:
+            await asyncio.sleep(0.01)
+        async with await asyncio.wait_for(pool.open(wanted(tenant="bob")), 30):
+            assert not evaluation.done()
+            assert pool.status().seats == {"bob": 1}
+        result = await evaluation
+    assert [episode.cause for episode in result.episodes] == [episode.cause for episode in quiet.episodes]
+    assert [episode.return_ for episode in result.episodes] == [episode.return_ for episode in quiet.episodes]
 
 
 def seed_solved_at_reset() -> int:
