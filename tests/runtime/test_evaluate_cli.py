@@ -2,12 +2,15 @@
 
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
 
 from gpu_runtime.environments.errors import SimulatorMissing
+from gpu_runtime.environments.pool import EnvironmentPool
 from gpu_runtime.environments.registry import make_environment
+from gpu_runtime.environments.session import EnvironmentSession, SessionSpec
 from gpu_runtime.workflows.evaluate_cli import main
 from tests.support.environments import REACH, children
 from tests.support.exported_adapters import Demonstrated
@@ -51,6 +54,25 @@ def test_a_trained_adapter_beats_an_untrained_one_beyond_chance(
     assert trained["protocol"]["policy_version"] == 300
     assert trained["protocol_hash"] != untrained["protocol_hash"]
     assert children() == []
+
+
+def test_exact_worlds_are_asked_for_and_change_the_protocols_hash(
+    adapters: dict[str, Path], capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    opened: list[bool] = []
+    open_session = EnvironmentPool.open
+
+    async def watched(pool: EnvironmentPool, spec: SessionSpec, **options: Any) -> EnvironmentSession:
+        opened.append(spec.kind.exact)
+        return await open_session(pool, spec, **options)
+
+    monkeypatch.setattr(EnvironmentPool, "open", watched)
+    plain = evaluate(capsys, adapters["untrained"], "--episodes", "2")
+    assert (set(opened), plain["protocol"]["exact"]) == ({False}, False)
+    opened.clear()
+    exact = evaluate(capsys, adapters["untrained"], "--episodes", "2", "--exact")
+    assert (set(opened), exact["protocol"]["exact"]) == ({True}, True)
+    assert exact["protocol_hash"] != plain["protocol_hash"]
 
 
 @pytest.mark.parametrize(
