@@ -132,11 +132,6 @@ class LiberoEnvironment:
     def schema(self) -> DatasetSchema:
         return self._schema
 
-    @property
-    def initial_states(self) -> int:
-        """How many different starts the benchmark fixes for this task."""
-        return len(self._starts_NK)
-
     def reset(self, seed: int) -> Proprioception:
         self._start_try(seed)
         return self._observation()

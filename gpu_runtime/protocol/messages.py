@@ -63,11 +63,6 @@ class SubmitJob(Message):
         return self
 
 
-class CancelJob(Message):
-    job_id: str
-    attempt: Annotated[int, Field(ge=1)]
-
-
 class WorkloadStatus(Message):
     """Answer to submit, cancel and status."""
 
