@@ -1,4 +1,7 @@
-"""Where an attempt keeps what it goes on from after a restart, beside its checkpoints; gone when it has ended."""
+"""Where an attempt keeps what a resumed one goes on from, beside its checkpoints.
+
+The folder goes when the attempt has ended and what it made is told.
+"""
 
 import contextlib
 import shutil
