@@ -73,10 +73,11 @@ def scaled_down(who: Participant, options: argparse.Namespace) -> Participant:
 
 
 class Bench:
-    """Recordings, start policies and the journal live in one folder; every arrangement gets a new process."""
+    """Start policies and the journal live in one state folder; every arrangement gets a new process."""
 
-    def __init__(self, folder: Path, participants: Sequence[Participant]) -> None:
-        self._state, self._datasets = folder / "state", folder / "datasets"
+    def __init__(self, state: Path, datasets: Path, participants: Sequence[Participant]) -> None:
+        self._state, self._datasets = state, datasets
+        self._first_seq = 0  # of the journal when the present process started
         bindings = record([who.demonstrations for who in participants], self._datasets)
         self._tenants = [Tenant(who=who, dataset=bindings[who.demonstrations]) for who in participants]
 
@@ -179,7 +180,7 @@ def read_options() -> argparse.Namespace:
     parser.add_argument("--camera-episodes", type=int, default=20, help="demonstrations with pictures")
     parser.add_argument("--repeat", type=int, default=1, help="measure everything so often")
     parser.add_argument("--pure-python", action="store_true", help="environments that need no simulator of robots")
-    parser.add_argument("--keep", type=Path, metavar="FOLDER", help="work there, and use what an earlier run recorded")
+    parser.add_argument("--keep", type=Path, metavar="FOLDER", help="keep recordings there for the next run")
     parser.add_argument("--json", type=Path, metavar="FILE", help="write the figures there as well")
     return parser.parse_args()
 
@@ -190,7 +191,8 @@ def main() -> None:
     machine = {"cores": os.cpu_count(), "load_average_1min": os.getloadavg()[0]}
     print(f"Four tenants, {BASE_MODEL} with random weights. {machine}")
     with tempfile.TemporaryDirectory(prefix="joynexus-bench-") as temporary:
-        bench = Bench(options.keep or Path(temporary), participants)
+        datasets = options.keep or Path(temporary) / "datasets"
+        bench = Bench(Path(temporary) / "state", datasets, participants)
         bench.make_start_policies()
         print(f"{'':<34}{'busy s':>32}{'utilization':>32}\n{HEADER}")
         table = []
