@@ -1,8 +1,10 @@
 """What sharing costs and brings: the demo's four tenants together against each alone, one after another.
 
-Three learn by reinforcement in simulators, one by imitation from pixels: scaled down, same seeds and same work on
-both sides, each side in runtime processes of its own with nothing warm but the start policies. A service's busy time
-is what it measured itself; environment processes work side by side, and their time is added up.
+Three learn by reinforcement in simulators, one by imitation from pixels: scaled down, same seeds and the same episodes
+and updates on both sides, each side in runtime processes of its own with nothing warm but the start policies. Rollouts
+run ahead of training, so which version acts is a matter of timing, and episodes may differ by some steps: the last
+columns say by how many. A service's busy time is what it measured itself; environment processes work side by side,
+and their time is added up.
 Run ``python -m tests.benchmarks.bench_mixed`` (``make bench BENCH=bench_mixed JSON=f.json``).
 """
 
