@@ -1,6 +1,6 @@
 """A ManiSkill robot's action, read off its controllers; of several robots one after the other.
 
-Shapes: A action dimensions of all robots.
+Shapes: N worlds, A action dimensions of all robots.
 """
 
 from collections.abc import Mapping
@@ -63,13 +63,12 @@ def representation_of(agent: Any) -> ActionRepresentation:
     return REPRESENTATIONS.get(_TO_TARGETS.get(mode, mode), ActionRepresentation.UNDECLARED)
 
 
-def per_robot(agent: Any, action_A: np.ndarray) -> Any:
-    """The action as ManiSkill takes it: [A] for one robot, [1, A] of each by its id for several."""
+def per_robot(agent: Any, actions_NA: np.ndarray) -> Any:
+    """The actions as ManiSkill takes them: as they are for one robot, those of each by its id for several."""
     if not hasattr(agent, "agents"):
-        return action_A
+        return actions_NA
     dims = [one.single_action_space.shape[0] for one in agent.agents]
-    parts = np.split(action_A, np.cumsum(dims)[:-1])
-    return {uid: part[None] for uid, part in zip(agent.agents_dict, parts, strict=True)}
+    return dict(zip(agent.agents_dict, np.split(actions_NA, np.cumsum(dims)[:-1], axis=1), strict=True))
 
 
 def gripper_of(agent: Any) -> Gripper | None:

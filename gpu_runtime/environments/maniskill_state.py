@@ -2,7 +2,7 @@
 
 Terms of a privileged state: ``tcp`` or an object for its position, ``a-b`` for the way from b to a, ``a@turn`` for
 the angle by which the tool must turn until its fingers face two sides of the box a, ``fingers`` for the last two
-joints, any other word for a flag of the task. Shapes: S state dimensions.
+joints, any other word for a flag of the task. Shapes: N worlds, S state dimensions, D those of one part.
 """
 
 from collections.abc import Callable, Mapping
@@ -22,14 +22,14 @@ _FINGERS = 2
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """Some dimensions: their names, and how to read them now."""
+    """Some dimensions: their names, and how to read them now, [N, D]."""
 
     names: tuple[str, ...]
-    read: Callable[[], Any]
+    read: Callable[[], np.ndarray]
 
 
 class StateReader:
-    """Reads the state of one kind. ``flags`` gives the task's flags of the present state."""
+    """Reads the state of one kind in all worlds. ``flags`` gives the task's flags of the present state, [N] each."""
 
     def __init__(
         self, world: Any, task: ManiSkillTask, kind: StateKind, flags: Callable[[], Mapping[str, Any]]
@@ -52,8 +52,8 @@ class StateReader:
         return VectorFeature(key=STATE_KEY, names=tuple(name for part in self._parts for name in part.names))
 
     def read(self) -> np.ndarray:
-        """Float32 [S]."""
-        return np.concatenate([np.atleast_1d(part.read()) for part in self._parts]).astype(np.float32)
+        """Float32 [N, S]."""
+        return np.concatenate([part.read() for part in self._parts], axis=1).astype(np.float32)
 
     def _proprioception(self) -> list[Part]:
         """Joint positions, the tool's position where the robot has a tool, then objects that no camera can see."""
@@ -62,38 +62,45 @@ class StateReader:
 
     def _full(self) -> list[Part]:
         def read() -> np.ndarray:
-            return self._world.get_obs()[0].numpy()
+            return _numbers(self._world.get_obs())
 
-        return [Part(tuple(f"state_{index}" for index in range(len(read()))), read)]
+        return [Part(tuple(f"state_{index}" for index in range(read().shape[1])), read)]
 
     def _part(self, term: str) -> Part:
         if term == "fingers":
-            return Part(self._joints[-_FINGERS:], lambda: self._qpos()[-_FINGERS:])
+            return Part(self._joints[-_FINGERS:], lambda: self._qpos()[:, -_FINGERS:])
         box, _, is_turn = term.partition("@")
         if is_turn:
             return Part((f"{box}_turn",), lambda: self._turn(box))
         to, _, start = term.partition("-")
         if to != "tcp" and to not in self._task.objects:
-            return Part((term,), lambda: float(self._flags()[term]))
+            return Part((term,), lambda: self._flags()[term][:, None])
         if start:
             names = tuple(f"{start}_to_{to}_{axis}" for axis in _AXES)
             return Part(names, lambda: self._position(to) - self._position(start))
         return Part(tuple(f"{to}_{axis}" for axis in _AXES), lambda: self._position(to))
 
     def _qpos(self) -> np.ndarray:
-        return np.concatenate([robot.get_qpos()[0].numpy() for robot in self._robots])
+        return np.concatenate([_numbers(robot.get_qpos()) for robot in self._robots], axis=1)
 
     def _position(self, name: str) -> np.ndarray:
-        return self._actor(name).pose.p[0].numpy()
+        return _numbers(self._actor(name).pose.p)
 
-    def _turn(self, box: str) -> float:
-        """About the vertical, radians within a quarter turn: two opposite sides of a box are alike."""
-        sides, fingers = (
-            self._actor(name).pose.to_transformation_matrix()[0, :2, axis].numpy()
+    def _turn(self, box: str) -> np.ndarray:
+        """About the vertical, radians within a quarter turn, [N, 1]: two opposite sides of a box are alike."""
+        sides_N2, fingers_N2 = (
+            _numbers(self._actor(name).pose.to_transformation_matrix()[:, :2, axis])
             for name, axis in ((box, 0), ("tcp", 1))  # a box's side looks along x, the tool opens along y
         )
-        turn = np.arctan2(sides[1], sides[0]) - np.arctan2(fingers[1], fingers[0])
-        return float((turn + np.pi / 4) % (np.pi / 2) - np.pi / 4)
+        turn_N = np.arctan2(sides_N2[:, 1], sides_N2[:, 0]) - np.arctan2(fingers_N2[:, 1], fingers_N2[:, 0])
+        within_N: np.ndarray = (turn_N + np.pi / 4) % (np.pi / 2) - np.pi / 4
+        return within_N[:, None]
 
     def _actor(self, name: str) -> Any:
         return self._world.agent.tcp if name == "tcp" else getattr(self._world, self._task.objects[name])
+
+
+def _numbers(values: Any) -> np.ndarray:
+    """A tensor of any device as an array."""
+    numbers: np.ndarray = values.cpu().numpy()
+    return numbers

@@ -51,6 +51,9 @@ TASKS = {
     ),
 }
 
+# Tasks whose worlds are all built alike, so that any of them can play any seed: nothing is drawn when they are built.
+ALIKE = (*TASKS, "PullCube-v1", "StackCube-v1")
+
 
 def task_of(env_id: str) -> ManiSkillTask:
     """The declared task, or what can be said of any: its name in words, the robot's own controller."""
@@ -58,3 +61,12 @@ def task_of(env_id: str) -> ManiSkillTask:
         return TASKS[env_id]
     words = re.sub(r"(?<=[a-z0-9])(?=[A-Z])", " ", env_id.rpartition("-v")[0] or env_id)
     return ManiSkillTask(instruction=words.capitalize() + ".")
+
+
+def may_share_a_process(env_id: str, control_mode: str | None) -> bool:
+    """Whether many worlds of a task may be one environment without knowing of each other.
+
+    ManiSkill resets the controllers of every world with those of one: where targets move on from the last target,
+    another world's reset would be felt.
+    """
+    return env_id in ALIKE and "_target_" not in (control_mode or "")

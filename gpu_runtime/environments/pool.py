@@ -10,7 +10,7 @@ from gpu_runtime.environments.base import EnvironmentKind
 from gpu_runtime.environments.busy import BusyMeter
 from gpu_runtime.environments.errors import EnvironmentLost, LostReason, SessionError
 from gpu_runtime.environments.process import EnvironmentProcess, Opened
-from gpu_runtime.environments.registry import FAMILIES
+from gpu_runtime.environments.registry import FAMILIES, vectorises
 from gpu_runtime.environments.seat_desk import OnWait, SeatDesk
 from gpu_runtime.environments.seats import SeatRequest, SeatTable
 from gpu_runtime.environments.session import Deadlines, EnvironmentSession, Part, SessionSpec
@@ -43,11 +43,12 @@ class PoolStatus:
 class EnvironmentPool:
     """Create it on the event loop that will run it, in a thread that lives as long as it; end with ``close``.
 
-    ``families`` extends the registry (see ``registry.FAMILIES``).
+    ``families`` extends the registry (see ``registry.FAMILIES``). On ``device`` "cuda" the seats of a session are the
+    worlds of one environment where its family can do so (``registry.vectorises``).
     """
 
-    def __init__(self, limits: PoolLimits, *, families: Mapping[str, str] = FAMILIES) -> None:
-        self.limits, self.busy = limits, BusyMeter()
+    def __init__(self, limits: PoolLimits, *, families: Mapping[str, str] = FAMILIES, device: str = "cpu") -> None:
+        self.limits, self.device, self.busy = limits, device, BusyMeter()
         self._families = families
         self._desk = SeatDesk(SeatTable(total=limits.seats_total, per_tenant=limits.seats_per_tenant))
         self._used: set[EnvironmentProcess] = set()
@@ -103,8 +104,10 @@ class EnvironmentPool:
             raise SessionError("the environment service is closed")
 
     async def _start(self, spec: SessionSpec, busy: BusyMeter) -> EnvironmentSession:
-        counts = _shares(spec.seats, spec.processes or -(-spec.seats // self.limits.seats_per_process))
-        processes = [self._take(spec.kind, busy) for _ in counts]
+        together = vectorises(spec.kind, self.device)
+        usual = 1 if together else -(-spec.seats // self.limits.seats_per_process)
+        counts = _shares(spec.seats, spec.processes or usual)
+        processes = [self._take(spec.kind, self.device if together and count > 1 else None, busy) for count in counts]
         try:
             opened = await self._open_all(processes, counts, spec.rules)
         except BaseException as error:
@@ -130,10 +133,10 @@ class EnvironmentPool:
                 raise answer
         return cast(Opened, answers[0])
 
-    def _take(self, kind: EnvironmentKind, busy: BusyMeter) -> EnvironmentProcess:
+    def _take(self, kind: EnvironmentKind, vector_device: str | None, busy: BusyMeter) -> EnvironmentProcess:
         """A warm process of this kind, the latest used first; else a new one."""
         for process in reversed(self._warm):
-            if process.kind != kind:
+            if (process.kind, process.vector_device) != (kind, vector_device):
                 continue
             self._warm.remove(process)
             if process.alive:
@@ -142,7 +145,11 @@ class EnvironmentPool:
                 return process
             self._discard(process)
         process = EnvironmentProcess(
-            kind, families=self._families, resident_bytes_max=self.limits.resident_bytes_max, meter=busy
+            kind,
+            families=self._families,
+            vector_device=vector_device,
+            resident_bytes_max=self.limits.resident_bytes_max,
+            meter=busy,
         )
         self._used.add(process)
         return process

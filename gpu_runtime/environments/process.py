@@ -55,9 +55,16 @@ class EnvironmentProcess:
     """One child with slots of one kind. After EnvironmentLost, or a call that was cancelled, it is dead."""
 
     def __init__(
-        self, kind: EnvironmentKind, *, families: Mapping[str, str], resident_bytes_max: int, meter: BusyMeter
+        self,
+        kind: EnvironmentKind,
+        *,
+        families: Mapping[str, str],
+        vector_device: str | None = None,
+        resident_bytes_max: int,
+        meter: BusyMeter,
     ) -> None:
         self.kind = kind
+        self.vector_device = vector_device  # where its worlds are one environment; None: each is one of its own
         self.meter = meter  # of whoever uses it at present
         self._families, self._resident_bytes_max = dict(families), resident_bytes_max
         self._opened: Opened | None = None
@@ -104,6 +111,7 @@ class EnvironmentProcess:
             "kind": asdict(self.kind),
             "rules": asdict(rules),
             "families": self._families,
+            "vector_device": self.vector_device,
         }
         with self._fatal():
             result = await self._call(message, deadline_s)

@@ -26,12 +26,12 @@ from gpu_runtime.protocol.schema import ActionRepresentation, DatasetSchema, Vec
 MAX_STEPS = 20
 SPEED = 0.1  # length of a step per axis at action 1; any goal is at most 16 such steps away
 SUCCESS_DISTANCE = 0.05
+TABLE_LIMIT = 1.0
+DISTANCE_PRICE = 0.1
 
 _ENV_ID = "joynexus/Reach-v0"
 _TOP = "top"
 _START_LIMIT = 0.8  # starts and goals lie in the square of this half width
-_TABLE_LIMIT = 1.0
-_DISTANCE_PRICE = 0.1
 _GOAL_COLOR, _POINT_COLOR, _TABLE_COLOR = (40, 200, 60), (220, 50, 40), 90
 
 
@@ -71,19 +71,18 @@ class ReachEnvironment:
         return self._schema
 
     def reset(self, seed: int) -> Proprioception:
-        drawn = np.random.default_rng(seed).uniform(-_START_LIMIT, _START_LIMIT, (2, 2))
-        self._position, self._goal = drawn
+        self._position, self._goal = start_and_goal(seed)
         self._steps = 0
         return self._observation()
 
     def step(self, action_A: np.ndarray) -> StepResult:
         velocity = np.clip(check_action(action_A, self._schema), -1.0, 1.0)
-        self._position = np.clip(self._position + SPEED * velocity, -_TABLE_LIMIT, _TABLE_LIMIT)
+        self._position = np.clip(self._position + SPEED * velocity, -TABLE_LIMIT, TABLE_LIMIT)
         self._steps += 1
         success = self.succeeded()
         return StepResult(
             observation=self._observation(),
-            reward=float(success) - _DISTANCE_PRICE * self._distance(),
+            reward=float(success) - DISTANCE_PRICE * self._distance(),
             terminated=success,
             truncated=self._steps >= MAX_STEPS,
             success=success,
@@ -113,16 +112,26 @@ class ReachEnvironment:
         available = {camera.key: camera for camera in self._schema.cameras}
         keys = list(available) if cameras is None else list(cameras)
         check_cameras(self.env_id, keys, list(available))
-        return {key: self._draw(available[key].height) for key in keys if key == IMAGE_PREFIX + _TOP}
-
-    def _draw(self, size: int) -> np.ndarray:
-        """The table from above, y upwards."""
-        image_HWC = np.full((size, size, 3), _TABLE_COLOR, np.uint8)
-        centres_P = (np.arange(size) + 0.5) / size * 2 * _TABLE_LIMIT - _TABLE_LIMIT
-        for place, reach, color in ((self._goal, 0.14, _GOAL_COLOR), (self._position, 0.09, _POINT_COLOR)):
-            columns, rows = np.abs(centres_P - place[0]) < reach, np.abs(-centres_P - place[1]) < reach
-            image_HWC[np.ix_(rows, columns)] = color
-        return image_HWC
+        return {
+            key: draw_table(available[key].height, self._goal, self._position)
+            for key in keys
+            if key == IMAGE_PREFIX + _TOP
+        }
 
     def close(self) -> None:
         """Nothing is held."""
+
+
+def start_and_goal(seed: int) -> np.ndarray:
+    """Where the try of ``seed`` begins, and where it leads: two points, [2, 2]."""
+    return np.random.default_rng(seed).uniform(-_START_LIMIT, _START_LIMIT, (2, 2))
+
+
+def draw_table(size: int, goal: np.ndarray, position: np.ndarray) -> np.ndarray:
+    """The table from above, y upwards: uint8 [size, size, 3]."""
+    image_HWC = np.full((size, size, 3), _TABLE_COLOR, np.uint8)
+    centres_P = (np.arange(size) + 0.5) / size * 2 * TABLE_LIMIT - TABLE_LIMIT
+    for place, reach, color in ((goal, 0.14, _GOAL_COLOR), (position, 0.09, _POINT_COLOR)):
+        columns, rows = np.abs(centres_P - place[0]) < reach, np.abs(-centres_P - place[1]) < reach
+        image_HWC[np.ix_(rows, columns)] = color
+    return image_HWC

@@ -1,5 +1,7 @@
 """``python -m gpu_runtime.environments.worker FD``: the child process that holds environments, one per slot.
 
+Or, where the family can do so on the device, one environment that holds the worlds of all slots.
+
 It answers one message at a time: ``open`` (make slots), ``reset``, ``step``. It ends when the channel is closed.
 """
 
@@ -14,11 +16,14 @@ from typing import Any
 
 import numpy as np
 
-from gpu_runtime.environments.base import EnvironmentKind, StateKind, without_cameras
+from gpu_runtime.environments.base import Environment, EnvironmentKind, StateKind, without_cameras
 from gpu_runtime.environments.errors import SimulatorError
 from gpu_runtime.environments.frames import receive_blocking, to_frame
-from gpu_runtime.environments.registry import start
+from gpu_runtime.environments.registry import start, start_vector
 from gpu_runtime.environments.slot import Slot, TryRules
+from gpu_runtime.environments.vector import VectorEnvironment
+from gpu_runtime.environments.vector_slot import VectorSlots
+from gpu_runtime.protocol.schema import DatasetSchema
 
 _PR_SET_PDEATHSIG = 1
 
@@ -28,6 +33,7 @@ class Worker:
 
     def __init__(self) -> None:
         self._slots: list[Slot] = []
+        self._vector: tuple[VectorSlots, int] | None = None  # with the count of its worlds
         self._described: dict[str, Any] = {}
         self._calls = {"open": self._open, "reset": self._reset, "step": self._step}
 
@@ -43,23 +49,43 @@ class Worker:
 
     def _open(self, message: dict[str, Any]) -> dict[str, Any]:
         """Make as many slots as asked for, keeping those that are there."""
-        kind = _kind(message["kind"])
-        while len(self._slots) < message["slots"]:
+        kind, count, device = _kind(message["kind"]), message["slots"], message.get("vector_device")
+        if device is not None:
+            self._build_together(kind, count, device)
+        while device is None and len(self._slots) < count:
             environment = start(kind, message["families"])
-            _one_thread()
-            schema = environment.schema() if kind.cameras != () else without_cameras(environment.schema())
-            self._described = {"schema": schema.model_dump(mode="json"), "max_steps": environment.max_steps}
-            self._slots.append(Slot(environment, schema))
+            self._slots.append(Slot(environment, self._describe(kind, environment)))
             self._slots[-1].warm_up()
-        for slot in self._slots:
-            slot.rules = TryRules(**message["rules"])
+        for slots in self._slots if self._vector is None else [self._vector[0]]:
+            slots.rules = TryRules(**message["rules"])
         return self._described
 
+    def _build_together(self, kind: EnvironmentKind, count: int, device: str) -> None:
+        """A simulator builds its worlds together: for more of them it has to build all anew."""
+        if self._vector is not None and self._vector[1] >= count:
+            return
+        if self._vector is not None:
+            self._vector[0].close()
+        environment = start_vector(kind, count, device)
+        slots = VectorSlots(environment, self._describe(kind, environment))
+        slots.warm_up()
+        self._vector = slots, count
+
+    def _describe(self, kind: EnvironmentKind, environment: Environment | VectorEnvironment) -> DatasetSchema:
+        _one_thread()
+        schema = environment.schema() if kind.cameras != () else without_cameras(environment.schema())
+        self._described = {"schema": schema.model_dump(mode="json"), "max_steps": environment.max_steps}
+        return schema
+
     def _reset(self, message: dict[str, Any]) -> list[Any]:
+        if self._vector is not None:
+            return self._vector[0].reset([(slot, seed) for slot, seed in message["seeds"]])
         return [self._slots[slot].reset(seed) for slot, seed in message["seeds"]]
 
     def _step(self, message: dict[str, Any]) -> list[Any]:
         actions_NCA: np.ndarray = message["actions"]
+        if self._vector is not None:
+            return self._vector[0].step(message["slots"], actions_NCA)
         return [
             self._slots[slot].step(actions_CA) for slot, actions_CA in zip(message["slots"], actions_NCA, strict=True)
         ]

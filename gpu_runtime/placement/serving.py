@@ -2,6 +2,8 @@
 
 from collections.abc import Mapping
 
+import torch
+
 from gpu_runtime.environments.pool import EnvironmentPool, PoolLimits
 from gpu_runtime.environments.seat_desk import SeatDesk
 from gpu_runtime.environments.seats import SeatTable
@@ -14,7 +16,7 @@ from gpu_runtime.inference.settings import InferenceSettings
 from gpu_runtime.inference.step import PredictStep
 from gpu_runtime.inference.usage import PredictRecord
 from gpu_runtime.scheduler.inference_queue import InferenceLimits
-from gpu_runtime.services.config import RuntimeConfig
+from gpu_runtime.services.config import ConfigurationError, RuntimeConfig
 from gpu_runtime.services.inference_status import InferenceWatch
 from gpu_runtime.store.durability import Durability
 from gpu_runtime.store.records import Write
@@ -48,7 +50,9 @@ def _inference_settings(config: RuntimeConfig) -> InferenceSettings:
 
 
 def build_pool(config: RuntimeConfig, families: Mapping[str, str]) -> EnvironmentPool:
-    """Environment processes; ``families`` is the registry of simulators."""
+    """Environment processes; ``families`` is the registry of simulators. Raises ConfigurationError."""
+    if config.env_device == "cuda" and not torch.cuda.is_available():
+        raise ConfigurationError("JOYNEXUS_RUNTIME_ENV_DEVICE is 'cuda', but there is no CUDA device; allowed: cpu")
     deadlines = Deadlines(open_s=config.env_open_s, reset_s=config.env_reset_s, step_s=config.env_step_s)
     limits = PoolLimits(
         seats_total=config.env_seats_total,
@@ -58,7 +62,7 @@ def build_pool(config: RuntimeConfig, families: Mapping[str, str]) -> Environmen
         resident_bytes_max=config.env_resident_mib * 2**20,
         deadlines=deadlines,
     )
-    return EnvironmentPool(limits, families=families)
+    return EnvironmentPool(limits, families=families, device=config.env_device)
 
 
 def build_rollout_desk(config: RuntimeConfig) -> SeatDesk:

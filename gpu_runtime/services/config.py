@@ -60,6 +60,7 @@ class RuntimeConfig:
     env_open_s: int = 180  # deadlines of calls; the first picture compiles shaders for up to 20 s
     env_reset_s: int = 60
     env_step_s: int = 60
+    env_device: str = "cpu"  # cuda: simulators that can run all seats of a session on the GPU in one process do
     rollouts_total: int = 64  # batches of episodes in production at once
     rollouts_per_tenant: int = 16
 
@@ -70,6 +71,8 @@ class RuntimeConfig:
             raise ConfigurationError(f"--datasets {self.datasets}: not a folder")
         if self.dtype not in ("float32", "bfloat16", "float16"):
             raise ConfigurationError(f"dtype {self.dtype!r}: allowed are float32, bfloat16 and float16")
+        if self.env_device not in ("cpu", "cuda"):
+            raise ConfigurationError(f"{_PREFIX}ENV_DEVICE is {self.env_device!r}; allowed: cpu and cuda")
         if self.verify_datasets not in (0, 1):
             raise ConfigurationError(f"{_PREFIX}VERIFY_DATASETS is {self.verify_datasets}; allowed: 0 and 1")
         if not self.bases:

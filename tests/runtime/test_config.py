@@ -6,7 +6,9 @@ from pathlib import Path
 
 import pytest
 
+from gpu_runtime.environments.registry import FAMILIES
 from gpu_runtime.placement.local import load_bases
+from gpu_runtime.placement.serving import build_pool
 from gpu_runtime.services.config import ConfigurationError, RuntimeConfig
 from tests.support.runtime import REPOSITORY, SETTINGS
 
@@ -35,6 +37,7 @@ def test_numbers_and_names_come_from_the_environment(tmp_path: Path) -> None:
         ({"JOYNEXUS_RUNTIME_WINDOW_MS": "-1"}, "JOYNEXUS_RUNTIME_WINDOW_MS is -1; allowed: at least 0"),
         ({"JOYNEXUS_RUNTIME_THREADS": "two"}, "JOYNEXUS_RUNTIME_THREADS is 'two'; a whole number"),
         ({"JOYNEXUS_RUNTIME_DTYPE": "int8"}, "'int8': allowed are float32, bfloat16 and float16"),
+        ({"JOYNEXUS_RUNTIME_ENV_DEVICE": "cuda:1"}, "JOYNEXUS_RUNTIME_ENV_DEVICE is 'cuda:1'; allowed: cpu and cuda"),
         ({"JOYNEXUS_RUNTIME_VERIFY_DATASETS": "2"}, "VERIFY_DATASETS is 2; allowed: 0 and 1"),
         (
             {"JOYNEXUS_RUNTIME_WINDOW": "5"},
@@ -65,6 +68,18 @@ def test_the_control_planes_own_setting_of_the_same_prefix_does_not_disturb(tmp_
 def test_a_device_that_is_not_there_is_refused_by_name(tmp_path: Path, device: str) -> None:
     with pytest.raises(ConfigurationError, match=f"device '{device}': "):
         load_bases(read(tmp_path, JOYNEXUS_RUNTIME_DEVICE=device))
+
+
+async def test_simulators_follow_the_device_that_is_set_for_them(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    on_gpu = read(tmp_path, JOYNEXUS_RUNTIME_ENV_DEVICE="cuda")
+    monkeypatch.setattr("torch.cuda.is_available", lambda: False)
+    with pytest.raises(ConfigurationError, match=r"JOYNEXUS_RUNTIME_ENV_DEVICE is 'cuda'.* allowed: cpu"):
+        build_pool(on_gpu, FAMILIES)
+    assert build_pool(read(tmp_path), FAMILIES).device == "cpu"
+    monkeypatch.setattr("torch.cuda.is_available", lambda: True)
+    assert build_pool(on_gpu, FAMILIES).device == "cuda"
 
 
 def test_a_dataset_root_that_is_no_folder_is_refused(tmp_path: Path) -> None:

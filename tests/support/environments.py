@@ -19,9 +19,10 @@ SAFE = Deadlines(open_s=60, reset_s=30, step_s=30)
 
 
 @contextlib.asynccontextmanager
-async def pool_of(**limits: object) -> AsyncIterator[EnvironmentPool]:
+async def pool_of(device: str = "cpu", **limits: object) -> AsyncIterator[EnvironmentPool]:
     """A pool that also knows the faulty family; whatever a test did, no child of it may be left."""
-    pool = EnvironmentPool(PoolLimits(**{"deadlines": SAFE, **limits}), families=FAULTY_FAMILIES)  # type: ignore[arg-type]
+    bounds = PoolLimits(**{"deadlines": SAFE, **limits})  # type: ignore[arg-type]
+    pool = EnvironmentPool(bounds, families=FAULTY_FAMILIES, device=device)
     try:
         yield pool
     finally:
