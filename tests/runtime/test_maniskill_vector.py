@@ -4,10 +4,12 @@ Many worlds at once need a GPU: ``test_maniskill_sessions``.
 """
 
 from collections.abc import Iterator
+from typing import Any
 
 import numpy as np
 import pytest
 import torch
+from torch.overrides import TorchFunctionMode
 
 from gpu_runtime.environments.base import EnvironmentKind, StateKind
 from gpu_runtime.environments.demonstrations import demonstrate
@@ -16,6 +18,7 @@ from gpu_runtime.environments.experts import expert_for
 from gpu_runtime.environments.maniskill import ManiSkillEnvironment
 from gpu_runtime.environments.maniskill import make as make_single
 from gpu_runtime.environments.maniskill_draws import DrawOnCpu
+from gpu_runtime.environments.maniskill_tasks import ALIKE
 from gpu_runtime.environments.maniskill_vector import ManiSkillWorlds, make_vector
 from gpu_runtime.environments.results import read_chunk, read_reset
 from gpu_runtime.environments.slot import Slot, TryRules
@@ -140,3 +143,44 @@ def test_random_numbers_for_any_device_are_those_of_the_cpu(draw, named: bool) -
         assert torch.zeros(1).device.type == ("cpu" if named else "meta")
     assert drawn.device.type == "meta"
     assert torch.equal(draw(), second), "the first numbers of the CPU's generator were taken"
+
+
+def starts_alike_however_it_is_built(env_id: str) -> tuple[bool, set[Any]]:
+    """Whether one seed starts the same try in worlds that were built by two others; and what torch did meanwhile."""
+    try:
+        environment = make_single(EnvironmentKind(env_id=env_id, cameras=(), state=StateKind.FULL))
+    except SimulatorMissing as error:
+        pytest.skip(f"Vulkan device missing: {error}")
+    called: set[Any] = set()
+    world: Any = environment._world
+    world.reconfiguration_freq = 0  # many worlds are never built anew at a reset
+
+    class Watch(TorchFunctionMode):
+        def __torch_function__(self, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+            called.add(function)
+            return function(*args, **(kwargs or {}))
+
+    states = []
+    for built_by in (1, 2):
+        environment._env.reset(seed=built_by, options={"reconfigure": True})
+        again = environment._read_by()
+        with Watch():
+            environment.reset(3)
+        states.append(again.read())
+    environment.close()
+    return np.array_equal(states[0], states[1]), called
+
+
+@pytest.mark.parametrize("env_id", ALIKE)
+def test_worlds_of_a_task_that_shares_a_process_are_alike_and_draw_by_what_is_redirected_only(env_id: str) -> None:
+    alike, called = starts_alike_however_it_is_built(env_id)
+    assert alike
+    assert torch.rand in called
+    assert not called & {torch.normal, torch.rand_like, torch.randn_like, torch.bernoulli, torch.multinomial}
+    assert not called & {torch.Tensor.uniform_, torch.Tensor.normal_, torch.Tensor.random_, torch.Tensor.bernoulli_}
+
+
+def test_a_task_whose_worlds_are_built_by_a_seed_is_recognised() -> None:
+    alike, _ = starts_alike_however_it_is_built("PegInsertionSide-v1")
+    assert not alike
+    assert "PegInsertionSide-v1" not in ALIKE
