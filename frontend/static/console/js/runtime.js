@@ -61,11 +61,12 @@ function times(column, element) {
 function groups(service) {
   const t = theme(), entries = Object.entries(data.history[service].group_sizes).map(([size, n]) => [Number(size), n]);
   const total = entries.reduce((sum, [, n]) => sum + n, 0), mean = entries.reduce((sum, [size, n]) => sum + size * n, 0) / (total || 1);
+  const whole = Math.max(0, ...entries.map(([size]) => size)) < 7 ? { dtick: 1 } : {}; // no half requests on the axis
   const words = total ? `Mean ${mean.toFixed(2)} ${MEMBERS[service]} over ${total.toLocaleString("en")} ${COUNTED[service]}. Padding 0: groups are packed.` : "Nothing ran in the last 30 min.";
   setText(`[data-groups=${service}]`, words);
   return {
     data: [{ type: "bar", x: entries.map(([size]) => size), y: entries.map(([, n]) => (n / total) * 100), marker: { color: t.service(SERVICES.indexOf(service) + 1) }, hovertemplate: `%{x} ${MEMBERS[service]}: %{y:.1f} %<extra></extra>` }],
-    layout: layout(t, { revision: `groups ${service}`, right: 84, bars: true, unit: MEMBERS[service], y: { range: [0, 100], ticksuffix: " %" }, x: { rangemode: "tozero", tickformat: "d" } }),
+    layout: layout(t, { revision: `groups ${service}`, right: 84, bars: true, unit: MEMBERS[service], y: { range: [0, 100], ticksuffix: " %" }, x: { rangemode: "tozero", tickformat: "d", ...whole } }),
   };
 }
 
