@@ -13,6 +13,7 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 from gpu_runtime.batching.feature import VLAFeature
+from gpu_runtime.environments.base import EnvironmentKind
 from gpu_runtime.environments.errors import EnvironmentLost, SimulatorError, SimulatorMissing
 from gpu_runtime.environments.pool import EnvironmentPool
 from gpu_runtime.environments.results import Observation
@@ -31,7 +32,7 @@ from gpu_runtime.workflows.evaluation_videos import FILM_PIXELS, Film, VideoShel
 from gpu_runtime.workflows.evaluation_witness import Played, Unheard, Witness
 from gpu_runtime.workflows.failures import ENVIRONMENT_LOST, failure_from
 from gpu_runtime.workflows.playing import DECISIONS_MAX
-from gpu_runtime.workflows.policy_fit import PolicyFit, kind_for
+from gpu_runtime.workflows.policy_fit import PolicyFit, matching
 from gpu_runtime.workflows.ports import REDONE
 
 
@@ -78,8 +79,10 @@ class EvaluationWorkflow:
         )
         seat, reason = self._seat(), None
         try:
-            session = await seat.ready()
-            self._fit, self._hz = PolicyFit.of(self.policy, session.schema), session.schema.control_hz
+            with matching(self.policy, seat.spec.kind):
+                session = await seat.ready()
+            self._fit = PolicyFit.of(self.policy, session.schema, self.protocol.cameras)
+            self._hz = session.schema.control_hz
             (start,) = await session.reset(self.protocol.seeds[:1])
             self._fit.check_start(start.observation)
         except (EnvironmentLost, SimulatorMissing) as error:  # nobody pays for what there is not
@@ -115,18 +118,29 @@ class EvaluationWorkflow:
         )
 
     def _seat(self) -> EvaluationSeat:
-        """One environment of its own; the pool keeps processes warm, so that the next of this kind starts at once.
+        """One environment of its own; the pool keeps processes warm, so that the next of this kind starts at once."""
+        return EvaluationSeat(spec=self._session(filmed=self._is_filmed), pool=self.pool, witness=self.witness)
 
-        A policy without cameras is watched through the task's usual ones.
-        """
+    def _session(self, *, filmed: bool) -> SessionSpec:
+        """A policy without cameras is filmed through the task's usual ones; unfilmed, nothing is drawn for it."""
         protocol = self.protocol
-        kind = kind_for(self.policy, protocol.environment, protocol.state, protocol.control_mode)
-        kind = replace(kind, exact=protocol.exact)
-        if self.shelf is not None and not kind.cameras:
+        kind = EnvironmentKind(
+            env_id=protocol.environment,
+            cameras=protocol.cameras,
+            size=protocol.render_size,
+            state=protocol.state,
+            control_mode=protocol.control_mode,
+            exact=protocol.exact,
+        )
+        if filmed and not kind.cameras:
             kind = replace(kind, cameras=None, size=FILM_PIXELS)
         rules = TryRules(steps_max=protocol.max_steps, ends_on_termination=not protocol.goes_on_after_success)
-        spec = SessionSpec(tenant_id=self.payer.tenant_id, kind=kind, seats=1, rules=rules)
-        return EvaluationSeat(spec=spec, pool=self.pool, witness=self.witness)
+        return SessionSpec(tenant_id=self.payer.tenant_id, kind=kind, seats=1, rules=rules)
+
+    @property
+    def _is_filmed(self) -> bool:
+        """Of an episode that begins now: pictures that are drawn anyway cost nothing, others only while wanted."""
+        return self.shelf is not None and (bool(self.policy.views) or self.shelf.wants_more)
 
     async def _play_all(self) -> None:
         """Players take the next planned episode until none is left."""
@@ -143,8 +157,9 @@ class EvaluationWorkflow:
         seat = self._seat()
         try:
             for index, seed in seeds:
-                film = None if self.shelf is None else Film(seed, unseen=not self.policy.views)
+                film = Film(seed, unseen=not self.policy.views) if self._is_filmed else None
                 trial = Trial(seed=seed, film=film, unbilled=REDONE if index < self.redone else None)
+                await seat.become(self._session(filmed=film is not None))
                 try:
                     await self._try(seat, trial, queue_session)
                 finally:

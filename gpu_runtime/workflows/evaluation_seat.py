@@ -39,6 +39,12 @@ class EvaluationSeat:
         self._opened_s = time.monotonic()
         return self.session
 
+    async def become(self, spec: SessionSpec) -> None:
+        """From now on ``spec`` is played in; a session of another kind is given back, the next episode queues up."""
+        if spec != self.spec:
+            await self.close()
+            self.spec = spec
+
     async def between_episodes(self) -> None:
         """Whoever waits for seats gets this one now and then; the next episode queues up for another."""
         if time.monotonic() - self._opened_s >= TURN_S and self.pool.seats_are_wanted(self.spec.tenant_id):

@@ -17,6 +17,7 @@ from gpu_runtime.data.recording.video import VideoFile
 from gpu_runtime.protocol.schema import Camera
 
 FILM_PIXELS = 128  # of views that are drawn for the film only
+_FORESEEN = ("success", "fail")  # outcomes that every episode may have; nobody can wait for an error
 UNSEEN = "(the policy saw no picture)"
 _VIEW_PIXELS = 224  # smaller views are enlarged by whole factors: every pixel stays visible
 _FONT_PIXELS, _LINE_PIXELS, _MARGIN = 12, 16, 4
@@ -74,6 +75,11 @@ class VideoShelf:
         """``kept``: outcomes of the films there are already."""
         self._folder, self._per_outcome = folder, per_outcome
         self._kept = Counter(kept)
+
+    @property
+    def wants_more(self) -> bool:
+        """Whether an episode that comes to its end may still be kept."""
+        return any(self._kept[outcome] < self._per_outcome for outcome in _FORESEEN)
 
     def place(self, environment: str, seed: int, outcome: str) -> Path | None:
         """Where this episode's video belongs; None if there are enough of its outcome."""

@@ -13,9 +13,10 @@ import pytest
 from gpu_runtime.batching.feature import VLAFeature
 from gpu_runtime.environments.base import StateKind
 from gpu_runtime.environments.errors import SchemaMismatch
+from gpu_runtime.environments.pool import EnvironmentPool
 from gpu_runtime.environments.registry import FAMILIES, make_environment
 from gpu_runtime.environments.results import Observation
-from gpu_runtime.environments.session import Deadlines
+from gpu_runtime.environments.session import Deadlines, EnvironmentSession, SessionSpec
 from gpu_runtime.inference.errors import ServiceStopped, UnknownVersion
 from gpu_runtime.inference.served_policy import ServedPolicy
 from gpu_runtime.inference.service import InferenceService
@@ -33,6 +34,7 @@ from gpu_runtime.workflows.wilson import success_rate
 from tests.support.environments import REACH, children, pool_of, wanted
 from tests.support.exported_adapters import SIZE, Demonstrated, break_head
 from tests.support.inference import Records, make_service, running
+from tests.support.rl_jobs import reach_policy
 
 ALICE = Payer(tenant_id="alice", job_id="job", slot_id="arm")
 
@@ -389,6 +391,65 @@ async def test_videos_show_real_time_in_a_browsers_format_and_no_more_than_asked
         frames = sum(1 for _ in container.decode(stream))
         assert (stream.codec_context.name, stream.codec_context.pix_fmt) == ("h264", "yuv420p")
         assert (frames, stream.average_rate) == (won[0].steps + 10, 10)
+
+
+@pytest.mark.parametrize(
+    ("per_outcome", "kept", "drawn"),
+    [
+        (1, ["success"], [True, True, False]),  # the check, the failure that was still wanted, and all others
+        (1, [], [True, True]),  # a success is still waited for
+        (1, ["success", "fail"], [False, False]),
+        (0, [], [False, False]),
+    ],
+)
+async def test_nothing_is_drawn_for_a_policy_without_cameras_once_no_film_is_wanted_and_figures_stay_the_same(
+    demonstrated: Demonstrated,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    per_outcome: int,
+    kept: list[str],
+    drawn: list[bool],
+) -> None:
+    opened: list[bool] = []
+    pool_open = EnvironmentPool.open
+
+    async def watched(pool: EnvironmentPool, spec: SessionSpec, **options) -> EnvironmentSession:
+        opened.append(spec.kind.cameras != ())
+        return await pool_open(pool, spec, **options)
+
+    blind = SimpleNamespace(policy=reach_policy(demonstrated.backbone))
+    protocol = planned(blind, range(50_000, 50_005), max_steps=4)  # type: ignore[arg-type]
+    whole = await evaluated(blind, demonstrated, protocol, parallel=1, shelf=VideoShelf(tmp_path / "all", 99))  # type: ignore[arg-type]
+    monkeypatch.setattr(EnvironmentPool, "open", watched)
+    shelf = VideoShelf(tmp_path / "some", per_outcome, kept)
+    result = await evaluated(blind, demonstrated, protocol, parallel=1, shelf=shelf)  # type: ignore[arg-type]
+    assert opened == drawn
+    assert all(record.video for record in whole.episodes)
+    films = [record.seed for record in result.episodes if record.video]
+    assert films == ([50_000] if any(drawn) else [])
+    assert result.protocol_hash == whole.protocol_hash
+    assert [untimed(record) for record in result.episodes] == [untimed(record) for record in whole.episodes]
+
+
+def untimed(record: EpisodeRecord) -> EpisodeRecord:
+    return record.model_copy(update={"video": None, "predict": None})
+
+
+async def test_a_policy_that_sees_is_played_in_one_kind_of_environment_whatever_is_filmed(
+    trained: Slot, demonstrated: Demonstrated, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    kinds = set()
+    pool_open = EnvironmentPool.open
+
+    async def watched(pool: EnvironmentPool, spec: SessionSpec, **options) -> EnvironmentSession:
+        kinds.add(spec.kind)
+        return await pool_open(pool, spec, **options)
+
+    monkeypatch.setattr(EnvironmentPool, "open", watched)
+    protocol = planned(trained, range(50_000, 50_004))
+    await evaluated(trained, demonstrated, protocol, shelf=VideoShelf(tmp_path, 1, ["success", "fail"]))
+    (kind,) = kinds
+    assert kind.cameras == ("top",)
 
 
 async def test_a_video_that_cannot_be_written_changes_no_figure(
