@@ -11,6 +11,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from concurrent.futures import Executor
 from dataclasses import dataclass, field, replace
 
+from gpu_runtime.batching.repeats import without_repeats
 from gpu_runtime.environments.pool import EnvironmentPool
 from gpu_runtime.environments.seat_desk import SeatDesk
 from gpu_runtime.inference.served_policy import ServedPolicy
@@ -184,13 +185,14 @@ class RlWorkflow:
     async def _reserve(self, work: Work, partition_id: str, first: FirstLook) -> bool:
         decisions = -(-(first.max_steps or _STEPS_GUESSED) // self.spec.executed_steps)
         samples = self.spec.collection.episodes * decisions  # at most: episodes may end early
+        prompts = len(without_repeats([first.feature] * samples))  # a task's words stay the same, its pictures do not
         return await self.queue.reserve(
             self.job,
             work,
             partition_id,
             priority=self.spec.priority,
             samples=samples,
-            tokens=samples * self.job.backbone.tokens(first.feature),
+            tokens=prompts * self.job.backbone.tokens(first.feature),
             freshness=self._freshness,
         )
 

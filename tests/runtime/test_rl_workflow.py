@@ -3,6 +3,7 @@
 import asyncio
 from collections import Counter
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -13,7 +14,7 @@ from gpu_runtime.workflows.rl_plan import RlPlan
 from gpu_runtime.workflows.sft import WorkloadFailed
 from tests.support.rl_faults import bump_version, pause_leases, shorten_deadlines
 from tests.support.rl_jobs import Job, make_job, rl_runtime, rl_spec
-from tests.support.runtime import GR00T, OFT
+from tests.support.runtime import GR00T, OFT, events_of
 
 GRPO = {"type": "grpo", "group_size": 2}
 
@@ -127,6 +128,30 @@ async def test_heads_that_see_learn_from_what_they_played(runtime, head, explora
     assert dict(job.trained("train/feature_hits")) == {1: 1.0, 2: 1.0, 3: 1.0}
     after = job.mounted.slot.named_parameters()
     assert any(not torch.equal(before[name], after[name]) for name in before if name.startswith("actor.head."))
+
+
+@pytest.mark.parametrize("cameras", [False, True], ids=["words_alone", "pictures"])
+async def test_a_batch_books_as_many_tokens_as_its_forward_may_need_and_words_alone_once(
+    tmp_path: Path, cameras: bool
+) -> None:
+    """Nothing is kept of the rollouts' features, so that the trainer has to compute every one of them again."""
+    async with rl_runtime(tmp_path, handle_bytes=0) as runtime:
+        job = make_job(runtime, rl_spec(), cameras=cameras)
+        booked, reserve = [], runtime.queue.reserve
+
+        async def watched(*arguments: object, **options: Any) -> bool:
+            booked.append((options["samples"], options["tokens"]))
+            return await reserve(*arguments, **options)
+
+        runtime.queue.reserve = watched
+        await job.run()
+        assert dict(job.trained("train/feature_hits")) == {1: 0.0, 2: 0.0, 3: 0.0}
+        spans = [event.body for event in events_of(runtime) if event.body.type == "span"]
+        needed = [span.tokens for span in spans if span.service == "training"]
+    assert len(needed) == len(booked) == 3
+    for (samples, tokens), run in zip(booked, needed, strict=True):
+        assert 0 < run <= tokens
+        assert tokens == run if not cameras else tokens % samples == 0
 
 
 async def test_it_ends_when_as_many_environment_steps_were_played_as_may_be(runtime) -> None:
