@@ -1,12 +1,26 @@
 """How busy each service was: a step's time lies where it was spent, process time of environments side by side once."""
 
-from datetime import timedelta
+import random
+from datetime import UTC, datetime, timedelta
 
 import pytest
+import time_machine
+from django.db import connection
+from django.test.utils import CaptureQueriesContext
 from django.utils import timezone
 
 from jobs.models import DeviceSpan
-from jobs.selectors.utilization import BUCKET_S, ENVIRONMENT, INFERENCE, SERVICES, TRAINING, utilization_history
+from jobs.selectors import utilization
+from jobs.selectors.kept import Kept
+from jobs.selectors.utilization import (
+    BUCKET_S,
+    ENVIRONMENT,
+    INFERENCE,
+    SERVICES,
+    TRAINING,
+    WINDOW_S,
+    utilization_history,
+)
 from tests.support.jobs import relay_all
 from tests.support.memory_runtime import InMemoryRuntime
 from tests.support.story import Person
@@ -52,6 +66,67 @@ def test_a_long_step_fills_the_buckets_it_went_through(alice: Person, charlie: P
 def test_environments_side_by_side_are_one_busy_service(alice: Person) -> None:
     span(alice, ENVIRONMENT, busy_s=4 * BUCKET_S, size=4)
     assert sum(utilization_history(alice.tenant, service=ENVIRONMENT).busy) == pytest.approx(1)
+
+
+def test_a_refresh_reads_only_what_came_since_the_last_one(alice: Person) -> None:
+    for ago_s in range(20, 320):
+        span(alice, TRAINING, busy_s=0.5, ago_s=ago_s)
+    first = utilization_history(alice.tenant)
+    DeviceSpan.objects.exclude(pk=DeviceSpan.objects.latest("pk").pk).delete()  # read again, they would be missed
+    span(alice, TRAINING, busy_s=0.5, ago_s=20)
+    with CaptureQueriesContext(connection) as asked:
+        second = utilization_history(alice.tenant)
+    assert sum(first.group_sizes.values()) == 300
+    assert second.group_sizes == {1: 301}
+    assert sum(second.own) == pytest.approx(301 * 0.5 / BUCKET_S)
+    assert len(asked) == 2
+
+
+def test_a_span_that_arrives_late_is_seen_at_the_next_refresh(alice: Person) -> None:
+    span(alice, TRAINING, busy_s=3, ago_s=30)
+    utilization_history(alice.tenant)
+    span(alice, TRAINING, busy_s=3, ago_s=WINDOW_S - 60)
+    history = utilization_history(alice.tenant)
+    assert sum(history.busy[:6]) == pytest.approx(3 / BUCKET_S)
+    assert sum(history.busy) == pytest.approx(6 / BUCKET_S)
+
+
+def test_what_is_kept_of_one_tenant_is_not_shown_to_another(alice: Person, charlie: Person) -> None:
+    for person, busy_s in ((alice, 2), (charlie, 5)):
+        span(person, TRAINING, busy_s=busy_s)
+    for _ in range(2):
+        for person, busy_s in ((alice, 2), (charlie, 5)):
+            history = utilization_history(person.tenant)
+            assert sum(history.own) == pytest.approx(busy_s / BUCKET_S)
+            assert sum(history.busy) == pytest.approx(7 / BUCKET_S)
+
+
+@pytest.mark.parametrize("service", SERVICES)
+def test_many_refreshes_show_what_one_reading_of_everything_shows(
+    alice: Person, charlie: Person, service: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    dice = random.Random(service)
+    begin = datetime(2026, 1, 1, 12, tzinfo=UTC)
+    with time_machine.travel(begin, tick=False) as clock:
+        for _ in range(60):
+            for _ in range(dice.randrange(4)):
+                person, ago_s = dice.choice([alice, charlie]), dice.uniform(40, 700)
+                span(person, service, busy_s=dice.uniform(0, 40), ago_s=ago_s, size=dice.randrange(4))
+            utilization_history(alice.tenant, service=service)
+            clock.shift(dice.uniform(1, 30))
+        kept = utilization_history(alice.tenant, service=service)
+        monkeypatch.setattr(utilization, "_COUNTED", Kept(most=1))
+        assert kept == utilization_history(alice.tenant, service=service)
+        assert sum(kept.own) > 0
+
+
+def test_what_has_left_the_window_is_forgotten(alice: Person) -> None:
+    span(alice, TRAINING, busy_s=3, ago_s=60, size=3)
+    assert utilization_history(alice.tenant).group_sizes == {3: 1}
+    with time_machine.travel(timezone.now() + timedelta(seconds=WINDOW_S)):
+        history = utilization_history(alice.tenant)
+    assert history.group_sizes == {}
+    assert sum(history.busy) == 0
 
 
 def test_the_api_tells_what_the_runtime_says_of_all_three(alice: Person, runtime: InMemoryRuntime) -> None:
