@@ -18,8 +18,9 @@ from frontend.templatetags.console import FREE_WORDS, METER_WORDS
 from frontend.videos import OUTCOMES, Wish, gallery
 from frontend.views.page import frame, page
 from jobs.models import Artifact, Job
-from jobs.selectors.jobs import compute_share, job_get
+from jobs.selectors.jobs import job_get
 from jobs.selectors.runtime import runtime_report
+from jobs.selectors.shares import compute_share
 from jobs.selectors.stream import latest_events
 from jobs.services.cancel import job_cancel
 from jobs.services.import_retry import import_retry

@@ -9,7 +9,8 @@ from rest_framework import serializers
 from gpu_runtime.protocol.job_specs import JobSpec
 from jobs.models import Artifact, DatasetImport, ImportState, Job, JobAttempt
 from jobs.selectors.imports import import_of_job
-from jobs.selectors.jobs import compute_share, environments_of
+from jobs.selectors.jobs import environments_of
+from jobs.selectors.shares import compute_share
 from tenants.billing.selectors import job_cost
 from tenants.datasets.selectors import versions_recorded_from
 from tenants.scope import tenant_scope

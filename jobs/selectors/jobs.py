@@ -2,20 +2,14 @@
 
 from uuid import UUID
 
-from django.db.models import BigIntegerField, QuerySet, Sum
-from django.db.models.fields.json import KT
-from django.db.models.functions import Cast, Coalesce
-from django.utils import timezone
+from django.db.models import QuerySet
 
-from jobs.models import Artifact, DeviceSpan, Job, PolicyVersion
-from jobs.selectors.utilization import INFERENCE, TRAINING
+from jobs.models import Artifact, Job, PolicyVersion
 from tenants.access import access_row
 from tenants.identity import memberships_of
 from tenants.models import Tenant, User
 from tenants.permissions import Permission, permissions_of
 from tenants.scope import tenant_scope
-
-ON_DEVICE = (TRAINING, INFERENCE)
 
 
 def job_list(tenant: Tenant, *, state: str = "", kind: str = "", query: str = "") -> QuerySet[Job]:
@@ -69,18 +63,3 @@ def artifact_get(tenant: Tenant, artifact_id: UUID) -> Artifact:
 def policy_version_list(tenant: Tenant, job_id: UUID) -> QuerySet[PolicyVersion]:
     with tenant_scope(tenant):
         return PolicyVersion.objects.filter(job_id=job_get(tenant, job_id).pk).order_by("-created_at", "-pk")
-
-
-def compute_share(tenant: Tenant, job: Job) -> float | None:
-    """This tenant's part (0 to 1) of the device time measured during the job's life; None before the first step.
-
-    Device time is that of training and inference; simulators compute on their own processors. The sum runs over
-    every tenant's spans, but only this tenant's shares leave the database.
-    """
-    if job.started_at is None:
-        return None
-    own = Cast(KT(f"shares__{tenant.pk}"), BigIntegerField())
-    until = job.finished_at or timezone.now()
-    spans = DeviceSpan.objects.filter(service__in=ON_DEVICE, started_at__gte=job.started_at, started_at__lte=until)
-    totals = spans.aggregate(own=Coalesce(Sum(own), 0), busy=Coalesce(Sum("busy_us"), 0))
-    return totals["own"] / totals["busy"] if totals["busy"] else None

@@ -4,7 +4,7 @@ from dataclasses import asdict
 from typing import Any
 
 from jobs.models import Job
-from jobs.selectors.jobs import compute_share
+from jobs.selectors.shares import compute_share
 from jobs.selectors.stream import StreamPage
 from tenants.billing.selectors import Cost, job_cost
 
