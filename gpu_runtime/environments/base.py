@@ -11,9 +11,9 @@ from typing import Protocol
 import numpy as np
 
 from gpu_runtime.environments.errors import UnknownCamera, UnknownOption, WrongAction
+from gpu_runtime.protocol.camera_names import IMAGE_PREFIX as IMAGE_PREFIX
 from gpu_runtime.protocol.schema import Camera, DatasetSchema
 
-IMAGE_PREFIX = "observation.images."  # followed by a camera's short name
 STATE_KEY = "observation.state"
 ACTION_KEY = "action"
 SIZE_MIN, SIZE_MAX = 16, 1024  # height and width of an image in pixels

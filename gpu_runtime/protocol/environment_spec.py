@@ -6,11 +6,13 @@ from pydantic import Field
 
 from gpu_runtime.protocol.base import Message
 
+CameraKey = Annotated[str, Field(min_length=1, max_length=200)]
+CameraName = Annotated[str, Field(min_length=1, max_length=100, pattern=r"^[A-Za-z0-9_.-]+$")]
 MaxSteps = Annotated[int, Field(ge=1, le=100_000, description="Steps after which a try is cut off (truncated).")]
 
 
 class EnvironmentSpec(Message):
-    """One task of a simulator. Cameras, image sizes and actions follow from the policy that plays it."""
+    """One task of a simulator. Views, image sizes and actions follow from the policy that plays it."""
 
     id: Annotated[
         str,
@@ -27,6 +29,14 @@ class EnvironmentSpec(Message):
     ] = "proprioception"
     control_mode: Annotated[str | None, Field(max_length=100, description="Default: the task's usual one.")] = None
     max_steps: Annotated[MaxSteps | None, Field(description="Default and upper bound: the task's own limit.")] = None
+    cameras: Annotated[
+        dict[CameraKey, CameraName] | None,
+        Field(
+            max_length=64,
+            description="The policy's camera key -> the task's name of the camera that shows it, for example "
+            '{"observation.images.image": "agentview"}. Default: the name in the key.',
+        ),
+    ] = None
 
     @property
     def namespace(self) -> str:

@@ -86,6 +86,7 @@ async def evaluate_adapter(options: argparse.Namespace) -> EvaluationResult:
         adapter_id=manifest.adapter_id,
         policy_version=manifest.training.policy_version,
         state=StateKind(options.state),
+        cameras=_cameras(options.camera),
         max_steps=options.max_steps,
         executed_steps=options.execute,
         goes_on_after_success=options.go_on,
@@ -147,6 +148,20 @@ def _check_writable(options: argparse.Namespace) -> None:
             raise EvaluationRefused(f"--out: {options.out} is a folder, allowed: a file")
 
 
+def _cameras(pairs: Sequence[tuple[str, str]]) -> dict[str, str] | None:
+    keys = [key for key, _ in pairs]
+    if len(set(keys)) != len(keys):
+        raise EvaluationRefused(f"--camera: {', '.join(keys)}; allowed: each of the policy's cameras once")
+    return dict(pairs) or None
+
+
+def _pair(text: str) -> tuple[str, str]:
+    key, equals, name = text.partition("=")
+    if not (key and equals and name):
+        raise argparse.ArgumentTypeError(f"{text!r} is not KEY=NAME")
+    return key, name
+
+
 def _integer(low: int, high: int) -> Any:
     def parse(text: str) -> int:
         value = int(text)
@@ -168,6 +183,14 @@ def _parser() -> argparse.ArgumentParser:
     add("--execute", type=_integer(1, 10_000), help="steps of a chunk to execute; default: the whole chunk")
     add("--parallel", type=_integer(1, 64), default=2, help="episodes in flight, one process each (default 2)")
     add("--state", choices=[kind.value for kind in StateKind], default=StateKind.PROPRIOCEPTION.value)
+    add(
+        "--camera",
+        type=_pair,
+        action="append",
+        default=[],
+        metavar="KEY=NAME",
+        help="the environment's camera NAME shows what the policy knows as KEY; once per camera, default: by its name",
+    )
     add("--go-on", action="store_true", help="play on after success, to tell success once from success at the end")
     add(
         "--exact", action="store_true", help="build ManiSkill worlds anew for every episode: slower, equal bit for bit"

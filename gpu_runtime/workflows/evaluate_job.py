@@ -78,6 +78,7 @@ class EvaluationJob:
                 policy_version=manifest.training.policy_version,
                 state=StateKind(environment.state),
                 control_mode=environment.control_mode,
+                cameras=environment.cameras,
                 max_steps=environment.max_steps,
                 executed_steps=spec.executed_steps,
                 goes_on_after_success=spec.goes_on_after_success,

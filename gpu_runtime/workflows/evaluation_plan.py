@@ -1,5 +1,7 @@
 """What an evaluation is asked for, as the protocol that its figures will depend on."""
 
+from collections.abc import Mapping
+
 from gpu_runtime.environments.base import StateKind
 from gpu_runtime.models.policy import Policy
 from gpu_runtime.workflows.evaluation_protocol import EvaluationProtocol, package_versions
@@ -21,12 +23,13 @@ def plan(
     policy_version: int,
     state: StateKind = StateKind.PROPRIOCEPTION,
     control_mode: str | None = None,
+    cameras: Mapping[str, str] | None = None,
     max_steps: int | None = None,
     executed_steps: int | None = None,
     goes_on_after_success: bool = False,
     exact: bool = False,
 ) -> EvaluationProtocol:
-    """The protocol for this policy; ``executed_steps``: None for its whole chunk.
+    """The protocol for this policy; ``executed_steps``: None for its whole chunk; ``cameras`` as in ``kind_for``.
 
     Raises EvaluationRefused, SchemaMismatch.
     """
@@ -35,7 +38,7 @@ def plan(
         raise EvaluationRefused(f"execute: {executed}, allowed: 1 to {policy.horizon}, the policy's chunk")
     if len(set(seeds)) != len(seeds):
         raise EvaluationRefused("seeds: some are there twice, allowed: each once")
-    kind = kind_for(policy, environment, state)
+    kind = kind_for(policy, environment, state, control_mode, cameras)
     assert kind.cameras is not None
     return EvaluationProtocol(
         environment=environment,

@@ -31,9 +31,9 @@ class EvaluationProtocol(Message):
     """``seeds`` decide the initial states, one planned episode each; sizes in pixels. ``control_mode``: None for the
     task's usual one.
 
-    Cameras are rendered at ``render_size`` and resized to ``image_size`` as in training. ``max_steps``: None for the
-    environment's own limit, which bounds a larger number too. ``executed_steps`` of every predicted chunk are taken
-    before the next prediction.
+    ``cameras`` are the environment's, one per view of the policy in its order; they are rendered at ``render_size``
+    and resized to ``image_size`` as in training. ``max_steps``: None for the environment's own limit, which bounds a
+    larger number too. ``executed_steps`` of every predicted chunk are taken before the next prediction.
     ``exact``: every episode is played as the first one of its process would be.
     Without ``goes_on_after_success`` an episode ends with its first success, so success once and at the end agree.
     """

@@ -3,6 +3,8 @@
 Shapes: H horizon, A action dimensions, S state dimensions.
 """
 
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 
 import numpy as np
@@ -10,23 +12,48 @@ import numpy as np
 from gpu_runtime.batching.feature import VLAFeature
 from gpu_runtime.data.images import fit_image
 from gpu_runtime.environments.adapters import ActionAdapter, adapter_between
-from gpu_runtime.environments.base import IMAGE_PREFIX, SIZE_MAX, SIZE_MIN, EnvironmentKind, StateKind
-from gpu_runtime.environments.errors import SchemaMismatch
+from gpu_runtime.environments.base import SIZE_MAX, SIZE_MIN, EnvironmentKind, StateKind, camera_of
+from gpu_runtime.environments.errors import SchemaMismatch, UnknownCamera
 from gpu_runtime.environments.results import Observation
 from gpu_runtime.models.policy import Policy
+from gpu_runtime.protocol.camera_names import CamerasRefused, cameras_of
 from gpu_runtime.protocol.schema import Camera, DatasetSchema
 
 
-def kind_for(policy: Policy, env_id: str, state: StateKind, control_mode: str | None = None) -> EnvironmentKind:
-    """The environment with the policy's cameras, drawn as large as its data were. Raises SchemaMismatch."""
-    names = []
-    for view in policy.views:
-        if not view.key.startswith(IMAGE_PREFIX):
-            raise SchemaMismatch(f"cameras: the policy sees {view.key!r}; environments offer {IMAGE_PREFIX}NAME only")
-        names.append(view.key.removeprefix(IMAGE_PREFIX))
+def kind_for(
+    policy: Policy,
+    env_id: str,
+    state: StateKind,
+    control_mode: str | None = None,
+    cameras: Mapping[str, str] | None = None,
+) -> EnvironmentKind:
+    """The environment with one camera per view of the policy, in its order, drawn as large as its data were.
+
+    ``cameras``: a view's key -> the environment's name of it; None: the names in the keys. Raises SchemaMismatch.
+    """
+    try:
+        names = cameras_of([view.key for view in policy.views], cameras)
+    except CamerasRefused as error:
+        raise SchemaMismatch(str(error)) from error
     return EnvironmentKind(
-        env_id=env_id, cameras=tuple(names), size=_render_size(policy), state=state, control_mode=control_mode
+        env_id=env_id, cameras=names, size=_render_size(policy), state=state, control_mode=control_mode
     )
+
+
+@contextmanager
+def matching(policy: Policy, kind: EnvironmentKind) -> Iterator[None]:
+    """Where an environment of ``kind`` is opened: a camera that it does not have is told of with the policy's view.
+
+    Raises SchemaMismatch.
+    """
+    try:
+        yield
+    except UnknownCamera as error:
+        pairs = zip(policy.views, kind.cameras or (), strict=True)
+        wanted = ", ".join(f"{view.key} as {name!r}" for view, name in pairs)
+        raise SchemaMismatch(
+            f"{error}; the policy sees {wanted}: the field cameras of the environment says which camera shows what"
+        ) from error
 
 
 def _cameras(policy: Policy) -> tuple[Camera, ...]:
@@ -50,9 +77,16 @@ class PolicyFit:
     to_environment: ActionAdapter
 
     @classmethod
-    def of(cls, policy: Policy, environment: DatasetSchema) -> "PolicyFit":
-        """Compare all that must agree; a refusal names both sides. Raises SchemaMismatch."""
-        seen = policy.schema.model_copy(update={"cameras": _cameras(policy)})
+    def of(cls, policy: Policy, environment: DatasetSchema, cameras: tuple[str, ...] | None = None) -> "PolicyFit":
+        """Compare all that must agree; a refusal names both sides.
+
+        ``cameras``: the environment's, one per view, as ``kind_for`` found them; None: those of the views' own names.
+        Raises SchemaMismatch.
+        """
+        shown = _cameras(policy)
+        if shown and cameras is not None:
+            shown = tuple(camera_of(name, _render_size(policy)) for name in cameras)
+        seen = policy.schema.model_copy(update={"cameras": shown})
         if not policy.views:  # what is drawn for those who watch concerns it as little
             environment = environment.model_copy(update={"cameras": ()})
         if not policy.state_dim:  # it was trained without the state: any will do

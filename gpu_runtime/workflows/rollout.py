@@ -99,7 +99,7 @@ class RolloutWorkflow:
         resumed = await self._keeper.begin()
         seed, session = self.spec.first_seed, self._session(1)
         first = await look(self.pool, session, self.policy, seed=seed, tell=self.tell, meter=self.meter)
-        schema = recorded_schema(first.schema)
+        schema = recorded_schema(first.schema, [view.key for view in self.policy.views])
         check_schema(schema, _fps(schema))  # before minutes of simulation
         if resumed:
             await self._play(self._next(self.spec.parallel), unbilled=REDONE)

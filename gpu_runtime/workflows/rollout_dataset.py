@@ -14,15 +14,21 @@ class RecordingStopped(Exception):
     """The job was stopped while its dataset was being written; nothing is left of it."""
 
 
-def recorded_schema(environment: DatasetSchema) -> DatasetSchema:
-    """What a dataset declares that holds pictures as policies see them: upright ones."""
-    return environment.model_copy(update={"cameras": tuple(_upright(camera) for camera in environment.cameras)})
+def recorded_schema(environment: DatasetSchema, keys: Sequence[str] | None = None) -> DatasetSchema:
+    """What a dataset declares that holds pictures as policies see them: upright ones, under the policy's ``keys``.
+
+    Keys are in the cameras' order; None: those of the environment.
+    """
+    cameras = environment.cameras
+    names = [camera.key for camera in cameras] if keys is None else keys
+    upright = tuple(_upright(camera, key) for camera, key in zip(cameras, names, strict=True))
+    return environment.model_copy(update={"cameras": upright})
 
 
-def _upright(camera: Camera) -> Camera:
+def _upright(camera: Camera, key: str) -> Camera:
     turned = camera.rotation_deg % 180 != 0
     size = (camera.width, camera.height) if turned else (camera.height, camera.width)
-    return camera.model_copy(update={"rotation_deg": 0, "height": size[0], "width": size[1]})
+    return camera.model_copy(update={"key": key, "rotation_deg": 0, "height": size[0], "width": size[1]})
 
 
 def record_dataset(

@@ -10,13 +10,12 @@ from gpu_runtime.protocol.policy_specs import RlJobSpec
 from jobs.models import Artifact, ArtifactKind
 from jobs.selectors.jobs import artifact_get
 from jobs.services.adapter_facts import AdapterFacts
-from jobs.services.simulation_admission import simulation_errors
+from jobs.services.simulation_admission import camera_errors, simulation_errors
 from jobs.services.start import Start, bases_allowed, refused, resident_base
 from tenants.errors import ApplicationError, FieldError
 from tenants.models import Tenant
 
 POLICY = "/policy/artifact"
-IMAGE_PREFIX = "observation.images."  # of the views that simulated tasks offer
 EXPLORATION_OF_HEAD = {"mlp": ("gaussian",), "oft": ("gaussian",), "gr00t": ("flow_sde", "flow_noise")}
 
 
@@ -27,7 +26,7 @@ def admit_policy(tenant: Tenant, spec: PolicyJobSpec) -> Start:
         artifact, facts = _adapter(tenant, spec.policy.artifact)
     except ApplicationError as error:
         raise refused([*error.errors, *errors]) from None
-    errors = [*_base_errors(facts), *_interface_errors(facts), *_spec_errors(spec, facts), *errors]
+    errors = [*_base_errors(facts), *camera_errors(spec, facts.cameras), *_spec_errors(spec, facts), *errors]
     if errors:
         raise refused(errors)
     return Start(base_model=facts.base_model.name, head=facts.head.type, policy=artifact)
@@ -63,14 +62,6 @@ def _base_errors(facts: AdapterFacts) -> Iterator[FieldError]:
             f"{reported.revision!r}. Allowed: a policy of the resident revision."
         )
         yield FieldError(pointer=POLICY, code="base_model_changed", detail=detail)
-
-
-def _interface_errors(facts: AdapterFacts) -> Iterator[FieldError]:
-    """Simulated tasks can be drawn for views of this form only; everything else is compared when one is opened."""
-    foreign = [key for key in facts.cameras if not key.startswith(IMAGE_PREFIX)]
-    if foreign:
-        detail = f"The policy sees {foreign}; simulated tasks offer cameras called {IMAGE_PREFIX}NAME only."
-        yield FieldError(pointer=POLICY, code="camera_not_simulated", detail=detail)
 
 
 def _spec_errors(spec: PolicyJobSpec, facts: AdapterFacts) -> Iterator[FieldError]:

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 
+from gpu_runtime.protocol.camera_names import CamerasRefused, cameras_of
 from gpu_runtime.protocol.environment_spec import EnvironmentSpec
 from gpu_runtime.protocol.job_specs import PolicyJobSpec
 from gpu_runtime.protocol.policy_specs import EvaluationJobSpec, RlJobSpec
@@ -13,14 +14,23 @@ def simulation_errors(spec: PolicyJobSpec) -> Iterator[FieldError]:
     """Disagreements with JSON pointers; none as long as the runtime has said nothing, which checks again itself."""
     simulators = runtime_simulators()
     for pointer, environment in _environments(spec):
-        yield from _namespace_errors(environment, pointer, simulators)
+        yield from _namespace_errors(environment, f"{pointer}/id", simulators)
     yield from _seat_errors(spec, simulators)
+
+
+def camera_errors(spec: PolicyJobSpec, views: tuple[str, ...]) -> Iterator[FieldError]:
+    """Views of the policy without a camera of their own; which ones a task has is seen when it is opened."""
+    for pointer, environment in _environments(spec):
+        try:
+            cameras_of(views, environment.cameras)
+        except CamerasRefused as error:
+            yield FieldError(pointer=f"{pointer}/cameras", code=error.code, detail=f"{error}.")
 
 
 def _environments(spec: PolicyJobSpec) -> list[tuple[str, EnvironmentSpec]]:
     if isinstance(spec, EvaluationJobSpec):
-        return [(f"/environments/{index}/id", task) for index, task in enumerate(spec.environments)]
-    return [("/environment/id", spec.environment)]
+        return [(f"/environments/{index}", task) for index, task in enumerate(spec.environments)]
+    return [("/environment", spec.environment)]
 
 
 def _namespace_errors(environment: EnvironmentSpec, pointer: str, simulators: Simulators) -> Iterator[FieldError]:

@@ -134,10 +134,41 @@ def test_dimensions_that_are_held_fixed_must_exist_and_leave_one(alice: Person) 
 
 def test_a_policy_that_sees_what_no_simulation_draws_is_refused(alice: Person) -> None:
     adapter = make_adapter(alice, cameras=("wrist_cam",))
-    code, detail = refusals(alice, make_policy_spec("rollout", adapter))["/policy/artifact"]
+    code, detail = refusals(alice, make_policy_spec("rollout", adapter))["/environment/cameras"]
     assert code == "camera_not_simulated"
     assert "wrist_cam" in detail
     assert "observation.images.NAME" in detail
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_every_kind_of_job_may_say_which_camera_of_the_task_shows_what_the_policy_sees(
+    alice: Person, kind: str
+) -> None:
+    cameras = {"wrist_image": "hand", "observation.images.image": "base"}
+    adapter = make_adapter(alice, cameras=("observation.images.image", "wrist_image"))
+    task = {"id": "PushCube-v1", "cameras": cameras}
+    where: dict[str, Any] = {"environments": [task]} if kind == "evaluation" else {"environment": task}
+    spec = make_policy_job(alice, kind, adapter, **where).spec
+    kept = spec["environments"][0] if kind == "evaluation" else spec["environment"]
+    assert kept["cameras"] == cameras
+
+
+@pytest.mark.parametrize(
+    ("cameras", "code", "words"),
+    [
+        ({"observation.images.front": "a"}, "unknown_camera", ("'observation.images.front'", "observation.images.b")),
+        ({"observation.images.b": "a"}, "camera_repeated", ("'a'", "observation.images.a", "observation.images.b")),
+    ],
+)
+def test_a_camera_that_the_policy_does_not_see_and_one_for_two_views_are_refused_at_their_task(
+    alice: Person, cameras: dict[str, str], code: str, words: tuple[str, ...]
+) -> None:
+    adapter = make_adapter(alice, cameras=("observation.images.a", "observation.images.b"))
+    tasks = [{"id": "PushCube-v1"}, {"id": "PickCube-v1", "cameras": cameras}]
+    found = refusals(alice, make_policy_spec("evaluation", adapter, environments=tasks))
+    assert list(found) == ["/environments/1/cameras"]
+    assert found["/environments/1/cameras"][0] == code
+    assert all(word in found["/environments/1/cameras"][1] for word in (*words, "allowed: "))
 
 
 def test_a_policy_without_cameras_may_be_played(alice: Person) -> None:
@@ -205,6 +236,7 @@ def test_every_disagreement_is_told_at_once(alice: Person, runtime: InMemoryRunt
     spec = make_policy_spec("rl", adapter, executed_steps=8, unexplored=["elbow"], collection={"seats": 3})
     assert set(refusals(alice, spec)) == {
         *("/policy/artifact", "/executed_steps", "/exploration/type", "/unexplored/0", "/collection/seats"),
+        "/environment/cameras",
     }
 
 
