@@ -3,7 +3,11 @@
 from typing import Any
 
 from django.contrib import admin
+from django.db.models import Model, QuerySet
+from django.forms import BaseInlineFormSet
 from django.http import HttpRequest
+from django.urls import reverse
+from django.utils.html import format_html
 
 from jobs.models import (
     Artifact,
@@ -18,6 +22,17 @@ from jobs.models import (
     RuntimeSnapshot,
 )
 from tenants.admin import ReadOnly
+
+ROWS_SHOWN = 20  # of each list on a job's page
+
+
+class _Newest(BaseInlineFormSet):  # type: ignore[type-arg]
+    """The newest rows of a job only: an evaluation may have thousands of films."""
+
+    def get_queryset(self) -> QuerySet[Any]:
+        if not hasattr(self, "_newest"):
+            self._newest = super().get_queryset()[:ROWS_SHOWN]
+        return self._newest
 
 
 class _Rows(admin.TabularInline):
@@ -41,13 +56,22 @@ class AttemptRows(_Rows):
     fields = ["number", "state", "reason", "journal_id", "started_at", "finished_at"]
 
 
-class ArtifactRows(_Rows):
+class _NewestRows(_Rows):
+    """The newest few; the job's page links to the list of all of them."""
+
+    formset = _Newest
+    ordering = ["-created_at", "-pk"]
+
+
+class ArtifactRows(_NewestRows):
     model = Artifact
+    verbose_name_plural = f"artifacts, newest {ROWS_SHOWN}"
     fields = ["kind", "name", "attempt", "policy_version", "size_bytes", "sha256", "created_at"]
 
 
-class PolicyVersionRows(_Rows):
+class PolicyVersionRows(_NewestRows):
     model = PolicyVersion
+    verbose_name_plural = f"policy versions, newest {ROWS_SHOWN}"
     fields = ["attempt", "version", "step", "checkpoint", "created_at"]
 
 
@@ -58,7 +82,39 @@ class JobAdmin(ReadOnly):
     list_select_related = ["tenant"]
     search_fields = ["id", "name", "tenant__name"]
     date_hierarchy = "created_at"
+    readonly_fields = ["all_artifacts", "all_policy_versions"]
     inlines = [AttemptRows, ArtifactRows, PolicyVersionRows]
+
+    @admin.display(description="Artifacts")
+    def all_artifacts(self, job: Job) -> str:
+        return _list_of(job, Artifact)
+
+    @admin.display(description="Policy versions")
+    def all_policy_versions(self, job: Job) -> str:
+        return _list_of(job, PolicyVersion)
+
+
+def _list_of(job: Job, model: type[Model]) -> str:
+    """How many rows of a model a job has, as a link to their own list."""
+    count = model._default_manager.filter(job=job).count()
+    url = reverse(f"admin:jobs_{model._meta.model_name}_changelist", query={"job__id__exact": job.pk})
+    return format_html('<a href="{}">All {}</a>', url, count)
+
+
+@admin.register(Artifact)
+class ArtifactAdmin(ReadOnly):
+    list_display = ["name", "kind", "tenant", "job_id", "attempt", "policy_version", "size_bytes", "created_at"]
+    list_filter = ["kind", "tenant"]
+    list_select_related = ["tenant"]
+    search_fields = ["=id", "=job__id", "name"]
+
+
+@admin.register(PolicyVersion)
+class PolicyVersionAdmin(ReadOnly):
+    list_display = ["job_id", "tenant", "attempt", "version", "step", "checkpoint", "created_at"]
+    list_filter = ["tenant"]
+    list_select_related = ["tenant"]
+    search_fields = ["=id", "=job__id"]
 
 
 @admin.register(JobEvent)

@@ -1,12 +1,18 @@
 """Operators see every tenant in Django's admin and cannot rewrite money; tenants never get in."""
 
+import html
+import re
+from datetime import timedelta
 from decimal import Decimal
 
 import pytest
 from django.test import Client
 
+from jobs.models import Artifact, Job, PolicyVersion
 from tenants.billing.models import PriceVersion
+from tenants.scope import platform_scope
 from tests.support.factories import UserFactory, moment
+from tests.support.jobs import make_job
 from tests.support.story import Person, Story
 from tests.support.usage import ingest
 
@@ -69,3 +75,38 @@ def test_a_price_can_be_announced_for_the_future_only(operator: Client):
 def test_the_owner_of_a_tenant_is_no_operator(alice: Person):
     answer = alice.browser().get("/admin/tenants/tenant/")
     assert (answer.status_code, answer["Location"].split("?")[0]) == (302, "/admin/login/")
+
+
+def publish(job: Job, model: str, number: int) -> None:
+    """One row named by its number; a higher number is newer."""
+    common = {"tenant": job.tenant, "job": job, "attempt": 1, "sha256": "0" * 64}
+    common["created_at"] = moment("2026-01-01T00:00:00") + timedelta(seconds=number)
+    name = f"row-{number}"
+    with platform_scope():
+        if model == "policyversion":
+            PolicyVersion.objects.create(version=number, step=number, checkpoint=name, **common)
+        else:
+            Artifact.objects.create(
+                name=name,
+                runtime_key=f"{job.pk}/{number}",
+                kind="video",
+                policy_version=1,
+                size_bytes=1,
+                manifest={},
+                **common,
+            )
+
+
+@pytest.mark.parametrize("model", ["artifact", "policyversion"])
+def test_a_jobs_page_shows_the_newest_twenty_and_links_to_all_of_that_job(operator: Client, story: Story, model: str):
+    job, foreign = (make_job(person) for person in (story.alice, story.charlie))
+    for number in range(45):
+        publish(job, model, number)
+    publish(foreign, model, 900)
+    page = operator.get(f"/admin/jobs/job/{job.pk}/change/").content.decode()
+    shown = [int(number) for number in re.findall(r"<p>row-(\d+)</p>", page)]
+    assert shown == list(range(44, 24, -1))
+    link = re.search(rf'<a href="(/admin/jobs/{model}/[^"]+)">All 45</a>', page)
+    assert link
+    listed = operator.get(html.unescape(link[1])).content.decode()
+    assert set(re.findall(r"row-(\d+)", listed)) == {str(number) for number in range(45)}
