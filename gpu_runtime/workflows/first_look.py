@@ -10,7 +10,7 @@ from gpu_runtime.models.policy import Policy
 from gpu_runtime.protocol.schema import DatasetSchema
 from gpu_runtime.workflows.environment_use import Used, UseTeller
 from gpu_runtime.workflows.failures import failure_from
-from gpu_runtime.workflows.policy_fit import PolicyFit
+from gpu_runtime.workflows.policy_fit import PolicyFit, matching
 from gpu_runtime.workflows.ports import EnvironmentMeter, Teller
 from gpu_runtime.workflows.waiting import Herald
 
@@ -31,8 +31,10 @@ async def look(
     herald, busy, reason = Herald(tell=tell), pool.make_meter(), None
     use = UseTeller(meter=meter, work="check", step=0, seats=1)
     try:
-        async with await pool.open(session, on_wait=herald.seats, busy=busy) as opened:
-            fit = PolicyFit.of(policy, opened.schema)
+        with matching(policy, session.kind):
+            opening = await pool.open(session, on_wait=herald.seats, busy=busy)
+        async with opening as opened:
+            fit = PolicyFit.of(policy, opened.schema, session.kind.cameras)
             (start,) = await opened.reset([seed])
             fit.check_start(start.observation)
             return FirstLook(schema=opened.schema, max_steps=opened.max_steps, feature=fit.feature(start.observation))

@@ -26,7 +26,8 @@ LOSSES_MAX = 3  # sessions in a row
 
 def environment_kind(policy: Policy, environment: EnvironmentSpec) -> EnvironmentKind:
     """The task as this policy sees it. Raises SchemaMismatch."""
-    return kind_for(policy, environment.id, StateKind(environment.state), environment.control_mode)
+    state = StateKind(environment.state)
+    return kind_for(policy, environment.id, state, environment.control_mode, environment.cameras)
 
 
 @dataclass(slots=True, kw_only=True)
@@ -78,7 +79,7 @@ class Tour:
             use, self.use.processes = SessionUse(session=session), len(session.processes)
             collector = Collector(
                 session=session,
-                fit=PolicyFit.of(self.policy, session.schema),
+                fit=PolicyFit.of(self.policy, session.schema, self.session.kind.cameras),
                 actor=self.actor,
                 executed=self.executed,
                 on_episode=self._end,
