@@ -1,5 +1,6 @@
 """Before anything is played: policy and environment are compared on a first start, so that a misfit costs no step."""
 
+import itertools
 from dataclasses import dataclass
 
 from gpu_runtime.batching.feature import VLAFeature
@@ -9,7 +10,7 @@ from gpu_runtime.environments.session import SessionSpec
 from gpu_runtime.models.policy import Policy
 from gpu_runtime.protocol.schema import DatasetSchema
 from gpu_runtime.workflows.environment_use import Used, UseTeller
-from gpu_runtime.workflows.failures import failure_from
+from gpu_runtime.workflows.failures import failure_from, survive
 from gpu_runtime.workflows.policy_fit import PolicyFit, matching
 from gpu_runtime.workflows.ports import EnvironmentMeter, Teller
 from gpu_runtime.workflows.waiting import Herald
@@ -27,7 +28,21 @@ class FirstLook:
 async def look(
     pool: EnvironmentPool, session: SessionSpec, policy: Policy, *, seed: int, tell: Teller, meter: EnvironmentMeter
 ) -> FirstLook:
-    """Start one try and take no step. Raises SimulatorError, SchemaMismatch included, and EnvironmentLost."""
+    """Start one try and take no step; a lost environment is looked at again.
+
+    Raises EnvironmentLost when the third session in a row is lost; SimulatorError, SchemaMismatch included, at once.
+    """
+    for losses in itertools.count(1):
+        try:
+            return await _look_once(pool, session, policy, seed=seed, tell=tell, meter=meter)
+        except EnvironmentLost as error:
+            await survive(error, losses=losses, tell=tell, then="another one is looked at")
+    raise AssertionError("the last loss was raised")
+
+
+async def _look_once(
+    pool: EnvironmentPool, session: SessionSpec, policy: Policy, *, seed: int, tell: Teller, meter: EnvironmentMeter
+) -> FirstLook:
     herald, busy, reason = Herald(tell=tell), pool.make_meter(), None
     use = UseTeller(meter=meter, work="check", step=0, seats=1)
     try:

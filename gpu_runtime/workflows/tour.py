@@ -10,18 +10,15 @@ from gpu_runtime.environments.pool import EnvironmentPool
 from gpu_runtime.environments.session import EnvironmentSession, SessionSpec
 from gpu_runtime.models.policy import Policy
 from gpu_runtime.protocol.environment_spec import EnvironmentSpec
-from gpu_runtime.protocol.messages import LogWritten
 from gpu_runtime.workflows.actor import Actor
 from gpu_runtime.workflows.collect import Collector, OnMove
 from gpu_runtime.workflows.environment_use import SessionUse, Used, UseTeller
-from gpu_runtime.workflows.failures import ENVIRONMENT_LOST
+from gpu_runtime.workflows.failures import ENVIRONMENT_LOST, survive
 from gpu_runtime.workflows.playing import Playing, Try
 from gpu_runtime.workflows.policy_fit import PolicyFit, kind_for
 from gpu_runtime.workflows.ports import Teller
 from gpu_runtime.workflows.rl_plan import again
 from gpu_runtime.workflows.waiting import Herald
-
-LOSSES_MAX = 3  # sessions in a row
 
 
 def environment_kind(policy: Policy, environment: EnvironmentSpec) -> EnvironmentKind:
@@ -131,9 +128,4 @@ class Tour:
 
     async def _survive(self, error: EnvironmentLost) -> None:
         self.losses += 1
-        last = self.losses >= LOSSES_MAX
-        then = "the job ends" if last else "its tries are played again"
-        text = f"{error}; session {self.losses} of {LOSSES_MAX} lost in a row, {then}"
-        await self.tell(LogWritten(level="error" if last else "warning", message=text))
-        if last:
-            raise error
+        await survive(error, losses=self.losses, tell=self.tell, then="its tries are played again")

@@ -277,6 +277,32 @@ async def test_an_environment_that_cannot_be_ends_the_job_before_a_step(
     assert not any(use.steps for use in job.told.uses)
 
 
+async def test_an_environment_that_crashes_at_the_first_look_is_looked_at_again(runtime, faults, tmp_path) -> None:
+    faults(0)
+    (tmp_path / "faults.start").touch()  # its first start crashes
+    job = make_job(runtime, rl_spec(environment={"id": "faulty/Fragile"}, training={"iterations": 1}))
+    await job.run()
+    assert job.mounted.slot.policy_version == 1
+    assert runtime.pool.status().lost == {"crashed": 1}
+    looks = [use for use in job.told.uses if use.work == "check"]
+    assert [(use.reason, use.steps) for use in looks] == [("environment_lost", 0), (None, 0)]
+    (said,) = job.told.logs()
+    assert said.endswith("session 1 of 3 lost in a row, another one is looked at")
+
+
+@pytest.mark.parametrize(("environment", "losses"), [("faulty/CrashAtStart", 3), ("faulty/Missing", 0)])
+async def test_three_first_looks_are_all_there_are_and_a_missing_simulator_is_looked_for_once(
+    runtime, environment: str, losses: int
+) -> None:
+    job = make_job(runtime, rl_spec(environment={"id": environment}))
+    with pytest.raises(WorkloadFailed):
+        await job.run()
+    assert sum(runtime.pool.status().lost.values()) == losses
+    looks = [use.reason for use in job.told.uses]
+    assert looks == (["environment_lost"] * 3 if losses else ["simulator_missing"])
+    assert len(job.told.logs()) == losses
+
+
 async def test_batches_that_are_all_too_old_at_once_are_dropped_and_the_run_goes_on(runtime) -> None:
     job = make_job(runtime, rl_spec(collection={"max_staleness": 3}, training={"iterations": 12}))
     running = asyncio.create_task(job.run())
