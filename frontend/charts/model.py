@@ -23,6 +23,7 @@ class Curve:
     """One metric series. ``color`` is a run slot of the design language; what is for comparison is drawn dotted.
 
     ``episodes``: the series with the number of episodes behind a rate; a Wilson 95 % band is drawn around the curve.
+    ``more``: series that are added to it, step by step. ``least``: drawn where the chart's ``reach`` is that or more.
     """
 
     series: str
@@ -30,6 +31,8 @@ class Curve:
     color: int
     dotted: bool = False
     episodes: str = ""
+    more: tuple[str, ...] = ()
+    least: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -55,10 +58,18 @@ class Chart:
     note: str = ""
     limit: Limit | None = None
     needs: Needs = Needs.NOTHING
+    reach: str = ""  # path of a number in the specification; curves that begin above it can have no points
 
     def applies(self, spec: Mapping[str, Any]) -> bool:
         """False where ``spec`` has nothing this chart could show."""
         return not self.needs or bool(value_at(spec, self.needs))
+
+    def for_spec(self, spec: Mapping[str, Any]) -> "Chart":
+        """The chart with the curves that ``spec`` allows."""
+        reach = value_at(spec, self.reach) if self.reach else None
+        if reach is None:
+            return self
+        return dataclasses.replace(self, curves=tuple(curve for curve in self.curves if curve.least <= reach))
 
     def as_json(self, spec: Mapping[str, Any]) -> dict[str, Any]:
         """For the script; the limit is the number of this very job, or null."""
@@ -87,7 +98,9 @@ class Board:
     def for_spec(self, spec: Mapping[str, Any]) -> tuple[Group, ...]:
         """The groups with the charts that apply; empty groups are left out."""
         kept = (
-            dataclasses.replace(group, charts=tuple(chart for chart in group.charts if chart.applies(spec)))
+            dataclasses.replace(
+                group, charts=tuple(chart.for_spec(spec) for chart in group.charts if chart.applies(spec))
+            )
             for group in self.groups
         )
         return tuple(group for group in kept if group.charts)

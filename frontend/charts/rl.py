@@ -2,6 +2,10 @@
 
 from frontend.charts.model import Board, Chart, Curve, Group, Limit, Needs
 
+AGES_SINGLY = 8  # versions behind that have a curve of their own; older decisions share one
+_MAX_STALENESS = 64  # that a specification may allow
+_OLDER = tuple(f"rollout/staleness/{age}" for age in range(AGES_SINGLY + 1, _MAX_STALENESS + 1))
+
 _PLAYED = Group(
     title="Rollouts",
     charts=(
@@ -66,10 +70,15 @@ _PLAYED = Group(
             id="ages",
             title="Decisions by staleness",
             unit="of the batch",
-            curves=tuple(
-                Curve(series=f"rollout/staleness/{age}", label=f"{age} behind", color=age + 1) for age in range(5)
+            curves=(
+                *(
+                    Curve(series=f"rollout/staleness/{age}", label=f"{age} behind", color=age + 1, least=age)
+                    for age in range(AGES_SINGLY + 1)
+                ),
+                Curve(series=_OLDER[0], more=_OLDER[1:], label="older", color=10, dotted=True, least=AGES_SINGLY + 1),
             ),
             smooth=False,
+            reach="collection.max_staleness",
             note="How many decisions of each batch were that many versions old.",
         ),
         Chart(

@@ -8,6 +8,7 @@ import pytest
 from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import Page, expect
 
+from gpu_runtime.protocol.messages import MetricsRecorded
 from tests.browser.played import Key, Played, played_platform
 from tests.support import console
 
@@ -87,6 +88,22 @@ def test_rl_charts_follow_live_over_versions_or_environment_steps(visit, played:
     wait_for_version(page, 15 * 560)
     assert traces(page, "return")[-1]["x"] == [560 * version for version in range(1, 16)]
     expect(page.locator(".head").get_by_role("link", name="weak start")).to_be_visible()
+    assert complaints == []
+
+
+def test_decisions_older_than_eight_versions_are_one_curve(visit, played: Played, complaints):
+    spec = console.rl_spec(played.adapter_id)
+    key = played.start(spec | {"collection": spec["collection"] | {"max_staleness": 12}})
+    for version, counts in ((13, {0: 5, 9: 2}), (14, {0: 4, 9: 1, 12: 3})):
+        values = {f"rollout/staleness/{age}": float(count) for age, count in counts.items()}
+        played.runtime.tell(*key, MetricsRecorded(step=version, values=values))
+    page = visit(f"/jobs/{key[0]}/")
+    page.locator('[data-chart="ages"]').scroll_into_view_if_needed()
+    page.wait_for_function(
+        """() => document.querySelector('[data-chart="ages"]').data?.find((d) => d.name === "older")?.x.length === 2"""
+    )
+    drawn = page.evaluate("""() => document.querySelector('[data-chart="ages"]').data.map((d) => [d.name, d.y])""")
+    assert drawn == [["0 behind", [5, 4]], ["older", [2, 4]]]
     assert complaints == []
 
 

@@ -97,7 +97,24 @@ def test_the_series_of_rl_charts_are_those_that_are_told():
         for curve in chart.curves
         if curve.series not in told
     }
-    assert silent == {f"rollout/staleness/{age}" for age in (2, 3, 4)} | {"train/zero_advantage_fraction"}
+    assert silent == {f"rollout/staleness/{age}" for age in range(2, 10)} | {"train/zero_advantage_fraction"}
+
+
+@pytest.mark.parametrize(
+    ("allowed", "labels"),
+    [
+        (0, ["0 behind"]),
+        (2, ["0 behind", "1 behind", "2 behind"]),
+        (8, [f"{age} behind" for age in range(9)]),
+        (64, [*(f"{age} behind" for age in range(9)), "older"]),
+    ],
+)
+def test_decisions_are_drawn_by_every_age_that_the_job_allows(allowed: int, labels: list[str]):
+    groups = board_of("rl").for_spec({"collection": {"max_staleness": allowed}})
+    ages = next(chart for group in groups for chart in group.charts if chart.id == "ages")
+    assert [curve.label for curve in ages.curves] == labels
+    drawn = {name for curve in ages.curves for name in (curve.series, *curve.more)}
+    assert {f"rollout/staleness/{age}" for age in range(allowed + 1)} <= drawn
 
 
 @pytest.mark.parametrize(

@@ -6,7 +6,7 @@ import { smooth, wilson } from "./series.js";
 // `view`: {weight, log, x}; x is "" for steps, or the series whose values take their place.
 export function figure(chart, { element, store, view, id, unit, theme }) {
   const t = theme(), log = view.log && chart.log, drawing = { t, log, view, store, chart, data: [], labels: [] };
-  for (const curve of chart.curves) for (const own of store.of(curve.series)) draw(drawing, curve, own);
+  for (const curve of chart.curves) for (const own of curvesOf(store, curve)) draw(drawing, curve, own);
   if (chart.limit && drawing.data.length) limit(drawing);
   const { data, labels } = drawing;
   setText(`[data-last="${chart.id}"]`, labels.length ? labels[0].value : "");
@@ -15,6 +15,8 @@ export function figure(chart, { element, store, view, id, unit, theme }) {
   const notes = endLabels(labels, t, element.clientHeight, { log, range: y.range });
   return { data, layout: layout(t, { revision: `${id}/${chart.id}/${view.x}`, log, right, y, unit: view.x ? "env steps" : unit, notes }) };
 }
+
+const curvesOf = (store, curve) => (curve.more.length ? store.sum([curve.series, ...curve.more]) : store.of(curve.series));
 
 function draw(drawing, curve, own) {
   const { t, log, view, store, chart, data, labels } = drawing, color = t.run(curve.color);
@@ -67,7 +69,7 @@ function nearest(values, i) {
 
 // "412 points", or how many of how many are drawn; a chart whose curves are all silent keeps its words.
 export function countText(chart, store) {
-  const own = chart.curves.map((curve) => store.of(curve.series)).find((curves) => curves.length) ?? [];
+  const own = chart.curves.map((curve) => curvesOf(store, curve)).find((curves) => curves.length) ?? [];
   const drawn = own.reduce((n, c) => n + c.x.length, 0), total = own.reduce((n, c) => n + c.total, 0);
   if (!total) return null;
   return drawn < total ? `${drawn.toLocaleString("en")} of ${total.toLocaleString("en")} points` : `${total.toLocaleString("en")} point${total === 1 ? "" : "s"}`;

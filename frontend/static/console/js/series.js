@@ -39,6 +39,20 @@ export class SeriesStore {
     return [...this.#curves.values()].filter((c) => c.name === name).sort((a, b) => a.attempt - b.attempt);
   }
 
+  // Several series added up, one curve per attempt: a series without a point at a step counts nothing there.
+  sum(names) {
+    const attempts = new Map(); // attempt -> step -> sum
+    for (const name of names) for (const curve of this.of(name)) {
+      if (!attempts.has(curve.attempt)) attempts.set(curve.attempt, new Map());
+      const at = attempts.get(curve.attempt);
+      curve.x.forEach((step, i) => at.set(step, (at.get(step) ?? 0) + (curve.y[i] ?? 0)));
+    }
+    return [...attempts].sort(([a], [b]) => a - b).map(([attempt, at]) => {
+      const x = [...at.keys()].sort((a, b) => a - b);
+      return { name: names[0], attempt, x, y: x.map((step) => at.get(step)), special: x.map(() => null), total: x.length };
+    });
+  }
+
   get longest() {
     return Math.max(0, ...[...this.#curves.values()].map((c) => c.x.length));
   }
