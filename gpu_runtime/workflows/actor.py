@@ -43,6 +43,13 @@ class Asked:
     passed_B: np.ndarray | None
 
 
+@dataclass(slots=True)
+class Debt:
+    """``chunks`` that were billed, whose episodes the platform lost: as many of the next ones are at no price."""
+
+    chunks: int = 0
+
+
 @dataclass(slots=True, kw_only=True)
 class PredictStatistics:
     """Of answered requests: latencies in seconds as the workflow felt them, and group sizes."""
@@ -62,12 +69,12 @@ class PredictStatistics:
 
 @dataclass(slots=True, kw_only=True)
 class Actor:
-    """One session of the inference queue. ``owed``: chunks that the platform lost and owes, decided at no price."""
+    """One session of the inference queue. What is ``owed`` may be shared by several: it is one payer's."""
 
     service: InferenceService
     acting: Acting
     session_id: str
-    owed: int = 0
+    owed: Debt = field(default_factory=Debt)
     owed_reason: str = "environment_lost"
     statistics: PredictStatistics = field(default_factory=PredictStatistics)
 
@@ -84,8 +91,9 @@ class Actor:
     async def _predict(self, asked: Asked, mode: Mode, *, keep_features: bool) -> PredictReply:
         """A full queue is nobody's fault: ask again until there is room."""
         acting, unbilled = self.acting, self.acting.unbilled
-        if unbilled is None and self.owed > 0:
-            unbilled, self.owed = self.owed_reason, self.owed - len(asked.features)
+        if unbilled is None and self.owed.chunks > 0:
+            unbilled = self.owed_reason
+            self.owed.chunks -= len(asked.features)
         told = acting.told_progress and mode is not Mode.EVAL
         states = [state for state in asked.states if state is not None]
         request = PredictRequest(

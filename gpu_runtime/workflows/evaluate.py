@@ -23,7 +23,7 @@ from gpu_runtime.inference.errors import InferenceError, ServiceStopped
 from gpu_runtime.inference.service import InferenceService
 from gpu_runtime.models.policy import Policy
 from gpu_runtime.scheduler.errors import SchedulerError
-from gpu_runtime.workflows.actor import Acting, Actor, Asked
+from gpu_runtime.workflows.actor import Acting, Actor, Asked, Debt
 from gpu_runtime.workflows.evaluation_protocol import EvaluationProtocol
 from gpu_runtime.workflows.evaluation_result import Cause, EvaluationResult
 from gpu_runtime.workflows.evaluation_seat import EvaluationSeat
@@ -51,7 +51,8 @@ class EvaluationWorkflow:
     """One evaluation. ``service`` must run and have the protocol's version of the payer's slot.
 
     ``parallel`` episodes are in flight as seats allow. ``finished`` were played before a restart and are not played
-    again; the first ``redone`` of the others are at the platform's cost, which had begun them once already.
+    again; the first ``redone`` of the others are at the platform's cost, which had begun them once already. What lost
+    environments had been predicted for is ``owed``.
     """
 
     protocol: EvaluationProtocol
@@ -64,6 +65,7 @@ class EvaluationWorkflow:
     witness: Witness = field(default_factory=Unheard)
     finished: Mapping[int, Played] = field(default_factory=dict)
     redone: int = 0
+    owed: Debt = field(default_factory=Debt)
     _fit: PolicyFit = field(init=False)
     _hz: float = field(init=False)
     _played: dict[int, Played] = field(init=False, default_factory=dict)
@@ -176,6 +178,8 @@ class EvaluationWorkflow:
         except ServiceStopped:
             raise
         except (EnvironmentLost, SimulatorError, InferenceError, SchedulerError) as error:
+            if isinstance(error, EnvironmentLost) and trial.unbilled is None:
+                self.owed.chunks += trial.decisions
             trial.fail(error)
 
     async def _tell(self, seat: EvaluationSeat, trial: Trial) -> None:
@@ -227,7 +231,7 @@ class EvaluationWorkflow:
             version=self.protocol.policy_version,
             unbilled=trial.unbilled,
         )
-        return Actor(service=self.service, acting=acting, session_id=queue_session)
+        return Actor(service=self.service, acting=acting, session_id=queue_session, owed=self.owed)
 
     async def _keep(self, trial: Trial) -> None:
         video, video_error = await self._video(trial)

@@ -14,6 +14,7 @@ from gpu_runtime.inference.service import InferenceService
 from gpu_runtime.models.adapters import Adapter
 from gpu_runtime.protocol.messages import ArtifactPublished, EventBody, LogWritten
 from gpu_runtime.protocol.policy_specs import EvaluationJobSpec
+from gpu_runtime.workflows.actor import Debt
 from gpu_runtime.workflows.evaluate import EvaluationWorkflow, Payer
 from gpu_runtime.workflows.evaluation_ledger import EpisodeLedger, LedgerLine
 from gpu_runtime.workflows.evaluation_plan import plan
@@ -57,6 +58,7 @@ class EvaluationJob:
     keep_video: KeepVideo
     durable: Durable
     report: EvaluationReport | None = field(init=False, default=None)
+    _owed: Debt = field(init=False, default_factory=Debt)  # one task's losses are made up for in the next
     _progress: EvaluationProgress = field(init=False, default_factory=EvaluationProgress)
     _writing: asyncio.Lock = field(init=False, default_factory=asyncio.Lock)
 
@@ -140,6 +142,7 @@ class EvaluationJob:
             parallel=min(self.spec.parallel, limits.seats_total, limits.seats_per_tenant),
             shelf=VideoShelf(self.films, per_outcome, films) if per_outcome else None,
             witness=_TaskWitness(job=self, protocol=protocol, herald=herald),
+            owed=self._owed,
             finished={line.played.record.seed: line.played for line in mine},
         )
 

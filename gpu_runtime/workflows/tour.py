@@ -110,7 +110,7 @@ class Tour:
         for planned in lost:
             self.on_lost(planned)
         self.lost += len(lost)
-        self.actor.owed += sum(len(playing.taken) for playing in collector.active.values())
+        self.actor.owed.chunks += sum(len(playing.taken) for playing in collector.active.values())
         tries.extendleft(reversed(again(lost, self.lost)))
         kept, wasted = use.split(sum(playing.steps for playing in collector.active.values()))
         self._keep(kept)

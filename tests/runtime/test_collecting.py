@@ -17,7 +17,7 @@ from gpu_runtime.models.registry import load_backbone
 from gpu_runtime.protocol.catalog import BaseModelEntry
 from gpu_runtime.protocol.environment_spec import RewardSpec
 from gpu_runtime.scheduler.errors import InferenceQueueFull
-from gpu_runtime.workflows.actor import Acting, Actor, Asked
+from gpu_runtime.workflows.actor import Acting, Actor, Asked, Debt
 from gpu_runtime.workflows.collect import Collector
 from gpu_runtime.workflows.environment_use import SessionUse, Used
 from gpu_runtime.workflows.playing import Playing, Try
@@ -133,7 +133,7 @@ async def test_steps_taken_one_by_one_decide_as_seldom_as_whole_chunks(policy) -
 
 async def test_what_the_platform_owes_is_asked_for_at_no_price(policy) -> None:
     oracle = Oracle()
-    actor = Actor(service=oracle, acting=ACTING, session_id="s", owed=3)  # type: ignore[arg-type]
+    actor = Actor(service=oracle, acting=ACTING, session_id="s", owed=Debt(3))  # type: ignore[arg-type]
     for _ in range(3):
         await actor.decide(
             Asked(features=[observation(1)] * 2, states=[None] * 2, seeds=[1, 2], passed_B=np.zeros(2, np.float32))

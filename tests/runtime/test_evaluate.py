@@ -1,6 +1,7 @@
 """Evaluation: how figures are counted, what is refused before a step, and what one lost environment costs."""
 
 import asyncio
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -24,6 +25,7 @@ from gpu_runtime.models.slots import Slot
 from gpu_runtime.protocol.schema import ActionRepresentation, Camera, Gripper, GripperConvention, VectorFeature
 from gpu_runtime.scheduler.inference_queue import InferenceLimits
 from gpu_runtime.workflows import evaluation_seat
+from gpu_runtime.workflows.actor import Debt
 from gpu_runtime.workflows.evaluate import EvaluationWorkflow, Payer
 from gpu_runtime.workflows.evaluation_plan import EvaluationRefused, plan
 from gpu_runtime.workflows.evaluation_protocol import SIMULATORS, EvaluationProtocol, package_versions
@@ -77,9 +79,9 @@ async def evaluated(
             assert service.policies.pinned() == 0
 
 
-def serving(slot: Slot, demonstrated: Demonstrated, **settings) -> InferenceService:
+def serving(slot: Slot, demonstrated: Demonstrated, *, records: Records | None = None, **settings) -> InferenceService:
     """Not running yet; has version 1 of alice's arm."""
-    service = make_service(Records(), **settings)
+    service = make_service(records or Records(), **settings)
     service.policies.open("alice", "arm")
     service.policies.publish("alice", "arm", 1, ServedPolicy.freeze(slot.policy, demonstrated.backbone))
     return service
@@ -262,6 +264,50 @@ async def test_an_environment_that_dies_costs_its_own_episode_only(trained: Slot
     assert (error.seed, error.message) == (666, "environment lost (deadline): reset took more than 1 s")
     assert result.success_once.episodes == 5
     assert all(record.steps > 0 for record in result.episodes if record.seed != 666)
+
+
+async def test_predictions_of_a_lost_episode_are_made_up_for_by_those_that_follow_in_this_task_or_the_next(
+    trained: Slot, demonstrated: Demonstrated, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("FAULTS_FILE", str(tmp_path / "faults"))
+    records, owed = Records(), Debt()
+    episodes: list[EpisodeRecord] = []
+    service = serving(trained, demonstrated, records=records)
+    async with running(service), pool_of() as pool:
+        for seeds, faults in ((range(50_000, 50_004), 1), ([50_004], 1), (range(50_005, 50_008), 0)):
+            (tmp_path / "faults").write_bytes(b"x" * faults)
+            protocol = planned(trained, seeds, "faulty/Segfault", executed_steps=2, goes_on_after_success=True)
+            workflow = EvaluationWorkflow(
+                protocol=protocol,
+                policy=trained.policy,
+                payer=ALICE,
+                service=service,
+                pool=pool,
+                parallel=1,
+                owed=owed,
+            )
+            episodes += (await workflow.run()).episodes
+    lost = [record.seed for record in episodes if record.cause is Cause.ERROR]
+    assert lost == [50_000, 50_004]
+    chunks: Counter[str | None] = Counter()
+    for record in records.written:
+        for usage in record.usages:
+            chunks[usage.reason] += usage.chunks
+    assert owed.chunks == 0
+    assert chunks["environment_lost"] == 2 * 3  # the fault comes with the sixth step, in the third chunk of two
+    played = [record.predict for record in episodes if record.cause is not Cause.ERROR]
+    assert chunks[None] == sum(predict.predictions for predict in played if predict)
+
+
+async def test_an_episode_that_is_redone_for_nothing_and_lost_is_owed_nothing(
+    trained: Slot, demonstrated: Demonstrated, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("FAULTS_FILE", str(tmp_path / "faults"))
+    (tmp_path / "faults").write_bytes(b"x")
+    owed, protocol = Debt(), planned(trained, [50_000], "faulty/Segfault", executed_steps=2)
+    result = await evaluated(trained, demonstrated, protocol, redone=1, owed=owed)
+    assert [record.cause for record in result.episodes] == [Cause.ERROR]
+    assert owed.chunks == 0
 
 
 async def test_a_policy_without_finite_actions_fails_every_episode_by_name(demonstrated: Demonstrated) -> None:
