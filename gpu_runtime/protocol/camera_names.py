@@ -1,14 +1,23 @@
 """Which of an environment's cameras shows each view of a policy: published datasets call theirs as they like."""
 
 from collections.abc import Mapping, Sequence
+from enum import StrEnum
 
 IMAGE_PREFIX = "observation.images."  # of the keys that environments give their cameras, followed by the name
 
 
-class CamerasRefused(ValueError):
-    """Views and an environment's cameras were not matched one to one; ``code`` is for machines."""
+class CameraFault(StrEnum):
+    """Why cameras are refused, for machines."""
 
-    def __init__(self, code: str, message: str) -> None:
+    UNKNOWN = "unknown_camera"  # the policy has no such view
+    UNNAMED = "camera_not_simulated"  # the view's key holds no name, and none is given
+    REPEATED = "camera_repeated"  # one camera for two views
+
+
+class CamerasRefused(ValueError):
+    """Views and an environment's cameras were not matched one to one."""
+
+    def __init__(self, code: CameraFault, message: str) -> None:
         super().__init__(message)
         self.code = code
 
@@ -23,12 +32,12 @@ def cameras_of(views: Sequence[str], given: Mapping[str, str] | None) -> tuple[s
     for key in given:
         if key not in views:
             allowed = ", ".join(views) or "none, it sees no picture"
-            raise CamerasRefused("unknown_camera", f"cameras: the policy sees no {key!r}; allowed: {allowed}")
+            raise CamerasRefused(CameraFault.UNKNOWN, f"cameras: the policy sees no {key!r}; allowed: {allowed}")
     names: list[str] = []
     for key in views:
         if key not in given and not key.startswith(IMAGE_PREFIX):
             raise CamerasRefused(
-                "camera_not_simulated",
+                CameraFault.UNNAMED,
                 f"cameras: the policy sees {key!r}, and simulated tasks offer cameras called {IMAGE_PREFIX}NAME; "
                 f"allowed: the environment's name for it under {key!r}",
             )
@@ -36,7 +45,7 @@ def cameras_of(views: Sequence[str], given: Mapping[str, str] | None) -> tuple[s
         if name in names:
             other = views[names.index(name)]
             raise CamerasRefused(
-                "camera_repeated", f"cameras: {name!r} is to show {other!r} and {key!r}; allowed: a camera for each"
+                CameraFault.REPEATED, f"cameras: {name!r} is to show {other!r} and {key!r}; allowed: a camera for each"
             )
         names.append(name)
     return tuple(names)
