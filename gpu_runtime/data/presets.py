@@ -1,4 +1,9 @@
-"""What an importer would have to declare about the datasets of well-known benchmarks, by one name."""
+"""What an importer would have to declare about the datasets of well-known benchmarks, by one name.
+
+LIBERO's leaves two things to the importer, because its conversions differ in them: ``gripper`` (the simulator's own
+recordings close with +1, others open with +1) and ``rotations`` (the simulator draws upside down, most conversions
+have turned their frames by 180 degrees already). A gripper stored as 0 and 1 has to be converted to -1 and +1 first.
+"""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -52,6 +57,20 @@ PRESETS: Mapping[DatasetPreset, Preset] = {
         cameras=("rgb_static", "rgb_gripper"),
         action="rel_actions",
         state="robot_obs",
+        action_limit=1.0,
+    ),
+    # Input of the simulator's pose controller: 1 is 0.05 m or 0.5 rad. Some headers say 10 frames a second; control is
+    # at 20 Hz. Names are those of the simulator.
+    DatasetPreset.LIBERO: Preset(
+        declared=Declared(
+            representation=ActionRepresentation.DELTA_EE_SCALED,
+            control_hz=20.0,
+            action_names=(*_axes("delta"), *_axes("rotation"), "gripper"),
+            state_names=(*_axes("tool"), *_axes("tool_rotation"), "left_finger", "right_finger"),
+        ),
+        cameras=("image", "wrist_image", "image2"),
+        action="action",
+        state="observation.state",
         action_limit=1.0,
     ),
 }

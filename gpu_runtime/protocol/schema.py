@@ -91,6 +91,9 @@ class DatasetPreset(StrEnum):
     """Benchmarks whose conventions need not be declared one by one."""
 
     CALVIN = "calvin"  # 7 relative actions in [-1, 1], 15 numbers of robot_obs, rgb_static and rgb_gripper
+    LIBERO = (
+        "libero"  # 7 relative actions in [-1, 1] at 20 Hz, 8 numbers of state, two cameras; not the gripper's sign
+    )
 
 
 class Declared(Message):
