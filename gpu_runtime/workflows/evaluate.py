@@ -249,5 +249,6 @@ class EvaluationWorkflow:
         try:
             await asyncio.to_thread(trial.film.write, place, hz=self._hz, outcome=trial.outcome)
         except (OSError, ValueError) as error:
+            self.shelf.take_back(trial.outcome)
             return None, str(error)
         return str(place), None

@@ -82,11 +82,15 @@ class VideoShelf:
         return any(self._kept[outcome] < self._per_outcome for outcome in _FORESEEN)
 
     def place(self, environment: str, seed: int, outcome: str) -> Path | None:
-        """Where this episode's video belongs; None if there are enough of its outcome."""
+        """Where this episode's video belongs, which counts from now on; None if there are enough of its outcome."""
         if self._kept[outcome] >= self._per_outcome:
             return None
         self._kept[outcome] += 1
         return self._folder / f"{re.sub(r'[^A-Za-z0-9.-]+', '_', environment)}_seed{seed}_{outcome}.mp4"
+
+    def take_back(self, outcome: str) -> None:
+        """A film that got a place was not made after all: the next of its outcome may have it."""
+        self._kept[outcome] -= 1
 
 
 def draw(views: Sequence[np.ndarray], lines: Sequence[str]) -> np.ndarray:

@@ -30,7 +30,7 @@ from gpu_runtime.workflows.evaluate import EvaluationWorkflow, Payer
 from gpu_runtime.workflows.evaluation_plan import EvaluationRefused, plan
 from gpu_runtime.workflows.evaluation_protocol import SIMULATORS, EvaluationProtocol, package_versions
 from gpu_runtime.workflows.evaluation_result import Cause, EpisodeRecord, EvaluationResult
-from gpu_runtime.workflows.evaluation_videos import VideoShelf, draw
+from gpu_runtime.workflows.evaluation_videos import Film, VideoShelf, draw
 from gpu_runtime.workflows.policy_fit import PolicyFit, kind_for
 from gpu_runtime.workflows.wilson import success_rate
 from tests.support.environments import REACH, children, pool_of, wanted
@@ -507,6 +507,29 @@ async def test_a_video_that_cannot_be_written_changes_no_figure(
     assert record.video is None
     assert record.video_error
     assert record.cause is not Cause.ERROR
+
+
+async def test_a_video_that_cannot_be_written_leaves_its_place_to_the_next_one(
+    demonstrated: Demonstrated, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write, tried = Film.write, []
+
+    def full_once(film: Film, path: Path, **options) -> None:
+        tried.append(film.seed)
+        if len(tried) == 1:
+            raise OSError("no space left on device")
+        write(film, path, **options)
+
+    monkeypatch.setattr(Film, "write", full_once)
+    blind = SimpleNamespace(policy=reach_policy(demonstrated.backbone))
+    protocol = planned(blind, range(50_000, 50_004), max_steps=4)  # type: ignore[arg-type]
+    shelf = VideoShelf(tmp_path / "films", 1, ["success"])
+    result = await evaluated(blind, demonstrated, protocol, parallel=1, shelf=shelf)  # type: ignore[arg-type]
+    assert tried == [50_000, 50_001]
+    assert [record.video_error for record in result.episodes] == ["no space left on device", None, None, None]
+    (film,) = [record.video for record in result.episodes if record.video]
+    assert Path(film).name == "joynexus_Reach-v0_seed50001_fail.mp4"
+    assert Path(film).stat().st_size > 0
 
 
 def test_a_picture_shows_every_view_unchanged_side_by_side_with_the_words_below() -> None:
