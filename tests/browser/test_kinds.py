@@ -221,3 +221,11 @@ def test_pages_of_new_kinds_are_accessible_and_fit_the_screen(visit, learning, e
         found = Axe().run(page).response["violations"]
         assert [f"{path} {v['id']}: {v['nodes'][0]['html'][:120]}" for v in found] == []
         assert page.evaluate("() => document.documentElement.scrollWidth") <= width
+
+
+def test_a_models_name_keeps_its_line_in_the_list_of_jobs(visit, learning, evaluated):
+    page = visit("/jobs/")
+    lines = "(names) => names.map((name) => name.getClientRects().length)"
+    for width in (1440, 1280):
+        page.set_viewport_size({"width": width, "height": 844})
+        assert set(page.locator("tbody .lo .word").evaluate_all(lines)) == {1}
