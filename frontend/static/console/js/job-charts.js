@@ -11,10 +11,13 @@ export function figure(chart, { element, store, view, id, unit, theme }) {
   const { data, labels } = drawing;
   setText(`[data-last="${chart.id}"]`, labels.length ? labels[0].value : "");
   const right = Math.max(56, 20 + 6.6 * Math.max(0, ...labels.map((d) => d.text.length)));
-  const y = chart.percent && !log ? { range: [0, 100], ticksuffix: " %" } : {};
+  const y = chart.percent && !log ? { range: [0, 100], ticksuffix: " %" } : !log && allZero(data) ? { range: [0, 1] } : {};
   const notes = endLabels(labels, t, element.clientHeight, { log, range: y.range });
   return { data, layout: layout(t, { revision: `${id}/${chart.id}/${view.x}`, log, right, y, unit: view.x ? "env steps" : unit, notes }) };
 }
+
+// Nothing but zeros would otherwise be drawn on an axis of trillionths.
+const allZero = (data) => data.length > 0 && data.every((trace) => trace.y.every((v) => !v));
 
 const curvesOf = (store, curve) => (curve.more.length ? store.sum([curve.series, ...curve.more]) : store.of(curve.series));
 
