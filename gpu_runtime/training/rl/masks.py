@@ -72,16 +72,6 @@ def normalize(values: Tensor, mask: Tensor | None = None, *, epsilon: float = 1e
     return keep((values - known.mean) / (known.std + epsilon), mask)
 
 
-def episode_weight(valid_nBC: Tensor) -> Tensor:
-    """1 / (executed steps of the episode) in [n, B, C]: as ``weight`` it makes every episode count the same.
-
-    For rollouts without auto-reset, where a column is one episode. Without a weight every step counts the same, and
-    long episodes count more.
-    """
-    length_B = valid_nBC.sum(dim=(0, 2)).clamp(min=1)
-    return (1.0 / length_B)[None, :, None].expand(valid_nBC.shape)
-
-
 def _expand(name: str, part: Tensor, like: Tensor) -> Tensor:
     missing = like.dim() - part.dim()
     padded = part.reshape(*part.shape, *[1] * missing) if missing >= 0 else part

@@ -207,14 +207,6 @@ def test_an_update_stops_when_it_has_moved_further_than_the_target_kl():
     assert not ppo.exceeds_target_kl(ppo.PpoConfig(), PolicyStatistics(elements=10, kl=9.0))
 
 
-def test_episodes_count_the_same_when_weighted_by_their_length():
-    valid_nBC = torch.tensor([[[True, True], [True, False]], [[True, True], [False, False]]])
-    weight = masks.episode_weight(valid_nBC)
-    values = torch.tensor([[[1.0, 1.0], [5.0, 9.0]], [[1.0, 1.0], [9.0, 9.0]]])
-    assert float(masks.masked_mean(values, valid_nBC, weight)) == pytest.approx(3.0)
-    assert float(masks.masked_mean(values, valid_nBC)) == pytest.approx(9 / 5)
-
-
 def test_advantages_of_steps_do_not_apply_to_ratios_of_chunks():
     new = torch.zeros(2, 3, 1)
     with pytest.raises(OptionRefused, match="log_prob_level = 'chunk' does not apply"):
