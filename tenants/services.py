@@ -10,7 +10,7 @@ from django.utils.text import slugify
 from tenants.access import access_row, not_found
 from tenants.errors import ApplicationError, FieldError
 from tenants.identity import Actor, new_secret
-from tenants.models import ApiKey, Membership, Role, Tenant, User
+from tenants.models import DEFAULT_PROJECT, ApiKey, Membership, Project, Role, Tenant, User
 from tenants.permissions import may_grant
 from tenants.scope import tenant_scope
 from tenants.selectors import key_list
@@ -35,6 +35,7 @@ def tenant_create(*, name: str, owner: User) -> Tenant:
     tenant = Tenant.objects.create(name=name, slug=slug)
     with tenant_scope(tenant):
         Membership.objects.create(tenant=tenant, user=owner, role=Role.OWNER)
+        Project.objects.create(tenant=tenant, name="Default", slug=DEFAULT_PROJECT, created_by=owner)
     return tenant
 
 

@@ -17,16 +17,17 @@ def _flush_restores_what_migrations_made() -> Iterator[None]:
     """Tests with real transactions empty every table afterwards, append-only ones and seeded prices too."""
     from django.db import connection
 
-    from tenants.billing import seeds, triggers
+    from tenants import append_only
+    from tenants.billing import seeds
 
     original = TransactionTestCase._fixture_teardown
 
     def teardown(case: TransactionTestCase) -> None:
         with connection.schema_editor() as editor:
-            triggers.remove(editor)
+            append_only.remove(editor, append_only.tables())
         original(case)
         with connection.schema_editor() as editor:
-            triggers.install(editor)
+            append_only.install(editor, append_only.tables())
         seeds.add_missing_prices()
 
     TransactionTestCase._fixture_teardown = teardown

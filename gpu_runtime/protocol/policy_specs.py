@@ -8,14 +8,13 @@ from gpu_runtime.protocol.algorithms import AlgorithmSpec, ReinforceSpec, group_
 from gpu_runtime.protocol.base import Message
 from gpu_runtime.protocol.environment_spec import EnvironmentSpec, RewardSpec
 from gpu_runtime.protocol.exploration import ActorCriticSpec, ExplorationSpec, ValueSpec
+from gpu_runtime.protocol.ordering import OrderedSpec
 from gpu_runtime.protocol.specs import OptimizerSpec
 
 SEED_MAX = 2**31 - 1
 EPISODES_MAX = 20_000  # of one evaluation: more than every LIBERO task 150 times; one report has to hold them
 VIDEOS_MAX = 1_000  # of one evaluation and outcome
 UNEXPLORED_MAX = 64  # names
-Name = Annotated[str, Field(min_length=1, max_length=200)]
-Priority = Annotated[int, Field(ge=0, le=9, description="Order among your own jobs; higher first.")]
 Seed = Annotated[int, Field(ge=0, le=SEED_MAX)]
 Executed = Annotated[int, Field(ge=1, le=64, description="Actions executed of each chunk before the next decision.")]
 Parallel = Annotated[int, Field(ge=1, le=64, description="Episodes side by side, one environment seat each.")]
@@ -60,11 +59,10 @@ class RlTrainingSpec(Message):
     checkpoint_every: Annotated[int, Field(ge=1, description="Iterations.")] = 1
 
 
-class RlJobSpec(Message):
+class RlJobSpec(OrderedSpec):
     """Reinforcement learning of a policy in a simulated environment."""
 
     kind: Literal["rl"]
-    name: Name
     policy: PolicySelection
     environment: EnvironmentSpec
     algorithm: AlgorithmSpec
@@ -82,7 +80,6 @@ class RlJobSpec(Message):
     optimizer: OptimizerSpec = OptimizerSpec(
         lr=1e-4, schedule="constant", warmup_steps=0, weight_decay=0.0, grad_clip=0.5
     )
-    priority: Priority = 5
 
     @model_validator(mode="after")
     def _options_apply(self) -> "RlJobSpec":
@@ -126,11 +123,10 @@ class RlJobSpec(Message):
         return self.training.iterations
 
 
-class EvaluationJobSpec(Message):
+class EvaluationJobSpec(OrderedSpec):
     """Success of one policy over planned episodes, one seed each. Nothing is trained."""
 
     kind: Literal["evaluation"]
-    name: Name
     policy: PolicySelection
     environments: Annotated[
         tuple[EnvironmentSpec, ...], Field(min_length=1, max_length=200, description="Tasks, each played alike.")
@@ -144,7 +140,6 @@ class EvaluationJobSpec(Message):
     ] = False
     parallel: Parallel = 2
     videos_per_outcome: Annotated[int, Field(ge=0, le=20, description="Of each task, per outcome.")] = 2
-    priority: Priority = 5
 
     @model_validator(mode="after")
     def _seeds_and_tasks(self) -> "EvaluationJobSpec":
@@ -168,11 +163,10 @@ def _require_in_all(name: str, each: int, *, tasks: int, limit: int) -> None:
         raise ValueError(f"{name} {each}: allowed: at most {limit // tasks} for each of {tasks} tasks, {limit} in all")
 
 
-class RolloutJobSpec(Message):
+class RolloutJobSpec(OrderedSpec):
     """A policy's own episodes as a LeRobot v3.0 dataset of yours, ready to be trained on."""
 
     kind: Literal["rollout"]
-    name: Name
     policy: PolicySelection
     environment: EnvironmentSpec
     dataset_name: Annotated[str, Field(min_length=1, max_length=200, description="Of the dataset that is made.")]
@@ -184,7 +178,6 @@ class RolloutJobSpec(Message):
     first_seed: Annotated[Seed, Field(description="Seeds count up from it.")] = 1_000_000
     executed_steps: Annotated[Executed | None, Field(description="Default: the policy's whole chunk.")] = None
     parallel: Parallel = 2
-    priority: Priority = 5
 
     @model_validator(mode="after")
     def _enough_attempts(self) -> "RolloutJobSpec":

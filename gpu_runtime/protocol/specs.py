@@ -5,6 +5,7 @@ from typing import Annotated, Literal
 from pydantic import Field, model_validator
 
 from gpu_runtime.protocol.base import Message
+from gpu_runtime.protocol.ordering import OrderedSpec
 
 Tap = Annotated[str, Field(pattern=r"^(vision|merged|layer:-?\d+)$")]
 """Where a head reads the backbone: ``vision`` = patch tokens before the merger, ``merged`` = image tokens after
@@ -106,11 +107,10 @@ class TrainingSpec(Message):
     checkpoint_every: Annotated[int, Field(ge=1)] = 50
 
 
-class SftJobSpec(Message):
+class SftJobSpec(OrderedSpec):
     """Supervised fine-tuning of one action head on one dataset."""
 
     kind: Literal["sft"]
-    name: Annotated[str, Field(min_length=1, max_length=200)]
     base_model: Annotated[str, Field(description="A resident base model; the list is in the error and at /bases.")]
     head: HeadSpec
     dataset: DatasetSelection
@@ -119,7 +119,6 @@ class SftJobSpec(Message):
     normalization: Annotated[
         Literal["quantile", "mean_std", "min_max"], Field(description="q01/q99, z-score or min/max of the dataset.")
     ] = "quantile"
-    priority: Annotated[int, Field(ge=0, le=9, description="Order among your own jobs; higher first.")] = 5
 
     @property
     def total_steps(self) -> int:

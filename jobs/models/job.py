@@ -4,6 +4,7 @@ import uuid
 
 from django.db import models
 
+from gpu_runtime.protocol.ordering import PRIORITY_DEFAULT
 from jobs.states import JobState
 from tenants.scope import TenantOwned
 
@@ -17,6 +18,10 @@ class Job(TenantOwned):  # type: ignore[django-manager-missing]
     kind = models.CharField(max_length=20)
     name = models.CharField(max_length=200)
     spec = models.JSONField()  # gpu_runtime.protocol.job_specs.JobSpec
+    project = models.ForeignKey("tenants.Project", on_delete=models.PROTECT, related_name="jobs")
+    api_key = models.ForeignKey("tenants.ApiKey", on_delete=models.SET_NULL, null=True, related_name="+")
+    priority = models.PositiveSmallIntegerField(default=PRIORITY_DEFAULT)  # among the tenant's own, 0 to 9
+    env_seats = models.PositiveIntegerField(default=0)  # simulated environments it asks for at once
     base_model = models.CharField(max_length=100)
     head = models.CharField(max_length=20)
     # What it starts from: demonstrations (sft), or a policy (every other kind).
@@ -40,6 +45,7 @@ class Job(TenantOwned):  # type: ignore[django-manager-missing]
     class Meta:
         indexes = [
             models.Index(fields=["tenant", "-created_at"], name="job_by_tenant"),
+            models.Index(fields=["tenant", "state"], name="job_by_tenant_state"),
             models.Index(fields=["state", "lease_until"], name="job_by_state"),
         ]
 

@@ -48,6 +48,8 @@ class Artifact(TenantOwned):  # type: ignore[django-manager-missing]
     sha256 = models.CharField(max_length=64)
     manifest = models.JSONField()
     created_at = models.DateTimeField()
+    keep_until = models.DateTimeField(null=True)  # retention; null: until its tenant deletes it
+    deleted_at = models.DateTimeField(null=True)  # the bytes are gone, the row stays: jobs may have begun from it
 
 
 class ImportState(models.TextChoices):

@@ -13,7 +13,7 @@ from jobs.services.transition import job_told
 from jobs.states import JobState
 from tenants.bodies import parse_body
 from tenants.identity import Actor
-from tenants.models import Tenant
+from tenants.models import DEFAULT_PROJECT, Project, Tenant
 from tenants.scope import tenant_scope
 
 
@@ -28,6 +28,9 @@ def job_submit(*, tenant: Tenant, actor: Actor | None, spec: Any) -> Job:
         start = admit(tenant, wanted)
         job = Job.objects.create(
             tenant=tenant,
+            project=Project.objects.get(slug=wanted.project or DEFAULT_PROJECT),
+            api_key=actor.key if actor else None,
+            priority=wanted.priority,
             kind=wanted.kind,
             name=wanted.name,
             spec=wanted.model_dump(mode="json"),

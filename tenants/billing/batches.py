@@ -4,7 +4,7 @@ import logging
 from bisect import bisect_right
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import UTC, datetime
 from decimal import Decimal
 from uuid import UUID
 
@@ -12,7 +12,7 @@ from django.db import transaction
 
 from gpu_runtime.protocol.base import fingerprint
 from gpu_runtime.protocol.messages import UsageLine
-from tenants.billing.models import Meter, PriceVersion, RatedUsage, UsageEvent
+from tenants.billing.models import DEFAULT_PLAN, Meter, PriceVersion, RatedUsage, UsageEvent
 from tenants.billing.money import amount_of
 from tenants.errors import ApplicationError
 
@@ -123,6 +123,7 @@ def _rated(event: UsageEvent, prices: "_Prices") -> RatedUsage:
         price=price,
         amount=amount,
         currency=price.currency,
+        period=event.occurred_at.astimezone(UTC).date().replace(day=1),
     )
 
 
@@ -131,7 +132,9 @@ class _Prices:
 
     def __init__(self, meters: Iterable[str]) -> None:
         self._versions: dict[str, list[PriceVersion]] = {}
-        for version in PriceVersion.objects.filter(meter__in=set(meters)).order_by("valid_from"):
+        for version in PriceVersion.objects.filter(plan__code=DEFAULT_PLAN, meter__in=set(meters)).order_by(
+            "valid_from"
+        ):
             self._versions.setdefault(version.meter, []).append(version)
 
     def at(self, meter: str, moment: datetime) -> PriceVersion:

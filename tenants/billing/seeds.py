@@ -17,13 +17,24 @@ DEFAULT_PRICES: tuple[tuple[str, Decimal, int], ...] = (
     ("predict.compute_us", Decimal("1.08"), HOUR_US),
     ("env.steps", Decimal("0.01"), 1_000),
     ("env.compute_us", Decimal("0.108"), HOUR_US),
+    ("storage.byte_hours", Decimal("0.00003"), 10**9),
 )
 
 
-def add_missing_prices(model: Any = None) -> None:
-    """Insert the default prices that are not there (idempotent). ``model`` is a migration's historical one."""
-    if model is None:
-        from tenants.billing.models import PriceVersion as model  # noqa: N813
+DEFAULT_PLAN_NAME = "Standard"
+
+
+def add_missing_prices(plans: Any = None, versions: Any = None) -> None:
+    """Insert the default plan and the default prices that are not there (idempotent).
+
+    ``plans`` and ``versions`` are a migration's historical models.
+    """
+    if plans is None or versions is None:
+        from tenants.billing.models import PricePlan as plans  # noqa: N813
+        from tenants.billing.models import PriceVersion as versions  # noqa: N813
+    plan, _ = plans.objects.get_or_create(code="standard", defaults={"name": DEFAULT_PLAN_NAME})
     for meter, amount, per in DEFAULT_PRICES:
-        if not model.objects.filter(meter=meter, valid_from=VALID_FROM).exists():
-            model.objects.create(meter=meter, valid_from=VALID_FROM, amount=amount, per=per, currency="EUR")
+        if not versions.objects.filter(plan=plan, meter=meter, valid_from=VALID_FROM).exists():
+            versions.objects.create(
+                plan=plan, meter=meter, valid_from=VALID_FROM, amount=amount, per=per, currency=plan.currency
+            )

@@ -10,7 +10,7 @@ from django.utils import timezone
 
 from gpu_runtime.protocol.messages import UsageLine
 from tenants.billing.batches import MeteredWork, usage_ingest_batch
-from tenants.billing.models import Meter, PriceVersion
+from tenants.billing.models import DEFAULT_PLAN, Meter, PricePlan, PriceVersion
 from tenants.errors import ApplicationError
 from tenants.models import Tenant
 from tenants.scope import tenant_scope
@@ -60,4 +60,7 @@ def price_add(*, meter: str, amount: Decimal, per: int, valid_from: datetime, cu
         raise ApplicationError(
             code="price_in_the_past", detail=f"A price must start in the future; got {valid_from.isoformat()}."
         )
-    return PriceVersion.objects.create(meter=meter, amount=amount, per=per, valid_from=valid_from, currency=currency)
+    plan = PricePlan.objects.get(code=DEFAULT_PLAN)
+    return PriceVersion.objects.create(
+        plan=plan, meter=meter, amount=amount, per=per, valid_from=valid_from, currency=currency
+    )

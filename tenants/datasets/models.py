@@ -12,6 +12,10 @@ class Dataset(TenantOwned):  # type: ignore[django-manager-missing]
     name = models.CharField(max_length=200)
     created_at = models.DateTimeField(auto_now_add=True)
     created_by = models.ForeignKey("tenants.User", on_delete=models.SET_NULL, null=True, related_name="+")
+    keep_days = models.PositiveIntegerField(
+        null=True
+    )  # versions that no job uses go so long after sealing; null: never
+    version = models.PositiveIntegerField(default=1)  # for ETag
 
     class Meta:
         constraints = [models.UniqueConstraint(fields=["tenant", "name"], name="one_dataset_per_name")]
@@ -45,10 +49,39 @@ class DatasetVersion(TenantOwned):  # type: ignore[django-manager-missing]
     statistics_hash = models.CharField(max_length=64, blank=True)
     fingerprint = models.CharField(max_length=64, blank=True)
     size_bytes = models.BigIntegerField(default=0)
+    derived_from = models.ForeignKey("self", on_delete=models.SET_NULL, null=True, related_name="derived")
     recorded_from = models.UUIDField(null=True, db_index=True)  # the job whose episodes it holds; null: uploaded
     claimed_until = models.DateTimeField(null=True)  # lease of the validating worker; before it, of the message
     attempts = models.PositiveSmallIntegerField(default=0)  # claims so far; fences workers that come back late
     created_at = models.DateTimeField(auto_now_add=True)
+    sealed_at = models.DateTimeField(null=True)  # when it became ready
 
     class Meta:
         constraints = [models.UniqueConstraint(fields=["dataset", "number"], name="one_version_per_number")]
+
+
+class UploadState(models.TextChoices):
+    """Life of a chunked upload."""
+
+    RECEIVING = "receiving"  # chunks come, in order
+    COMPLETED = "completed"  # whole and verified; it is a dataset version now
+    ABORTED = "aborted"  # by its tenant, or because it stood still too long; bytes and reservation are given back
+
+
+class Upload(TenantOwned):  # type: ignore[django-manager-missing]
+    """An archive that arrives in chunks and can be resumed. Its size is reserved before the first byte."""
+
+    id = models.UUIDField(primary_key=True, default=uuid.uuid4, editable=False)
+    name = models.CharField(max_length=200)  # of the dataset
+    declared = models.JSONField(default=dict)
+    derived_from = models.ForeignKey(DatasetVersion, on_delete=models.SET_NULL, null=True, related_name="+")
+    size_bytes = models.PositiveBigIntegerField()
+    sha256 = models.CharField(max_length=64)
+    received_bytes = models.PositiveBigIntegerField(default=0)
+    state = models.CharField(max_length=20, choices=UploadState.choices, default=UploadState.RECEIVING)
+    reason = models.CharField(max_length=200, blank=True)
+    version = models.ForeignKey(DatasetVersion, on_delete=models.SET_NULL, null=True, related_name="+")
+    created_by = models.ForeignKey("tenants.User", on_delete=models.SET_NULL, null=True, related_name="+")
+    created_at = models.DateTimeField(auto_now_add=True)
+    touched_at = models.DateTimeField()  # newest chunk; it expires a day after that
+    claimed_until = models.DateTimeField(null=True)  # of the request that writes a chunk

@@ -8,7 +8,7 @@ import factory
 
 from tenants.datasets.models import Dataset, DatasetVersion, VersionState
 from tenants.identity import new_secret
-from tenants.models import ApiKey, Membership, Role, Tenant, User
+from tenants.models import DEFAULT_PROJECT, ApiKey, Membership, Project, Role, Tenant, User
 from tenants.scope import platform_scope
 
 PASSWORD = "correct horse battery staple"
@@ -43,6 +43,22 @@ class TenantFactory(RowFactory):
 
     name = factory.Sequence(lambda n: f"Lab {n}")
     slug = factory.Sequence(lambda n: f"lab-{n}")
+
+    @classmethod
+    def _create(cls, model_class: Any, *args: Any, **kwargs: Any) -> Tenant:
+        """With its default project, as `tenant_create` makes it."""
+        tenant = super()._create(model_class, *args, **kwargs)
+        ProjectFactory(tenant=tenant, name="Default", slug=DEFAULT_PROJECT)
+        return tenant
+
+
+class ProjectFactory(RowFactory):
+    class Meta:
+        model = Project
+
+    tenant = factory.SubFactory(TenantFactory)
+    name = factory.Sequence(lambda n: f"Project {n}")
+    slug = factory.Sequence(lambda n: f"project-{n}")
 
 
 class MembershipFactory(RowFactory):

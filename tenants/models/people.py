@@ -1,4 +1,4 @@
-"""Who: users, tenants, members and API keys."""
+"""Who: users, members, invitations."""
 
 import uuid
 from typing import ClassVar
@@ -36,22 +36,6 @@ class User(AbstractUser):  # type: ignore[django-manager-missing]
     objects: ClassVar[UserManager] = UserManager()  # type: ignore[assignment]
 
 
-class Tenant(models.Model):
-    """A lab: the boundary of isolation, quotas and bills."""
-
-    id = models.UUIDField(primary_key=True, default=uuid.uuid4, editable=False)
-    name = models.CharField(max_length=200)
-    slug = models.SlugField(unique=True)
-    weight = models.PositiveIntegerField(default=1, help_text="Share of a contended device, relative to others.")
-    created_at = models.DateTimeField(auto_now_add=True)
-
-    class Meta:
-        constraints = [models.CheckConstraint(condition=models.Q(weight__gte=1), name="tenant_weight_positive")]
-
-    def __str__(self) -> str:
-        return self.name
-
-
 class Role(models.TextChoices):
     """What a member may do; the table is `tenants.permissions`."""
 
@@ -73,31 +57,25 @@ class Membership(TenantOwned):
         constraints = [models.UniqueConstraint(fields=["tenant", "user"], name="one_membership_per_user")]
 
 
-class ApiKey(TenantOwned):
-    """A machine's credential: `jnx_<prefix>_<secret>`; only the prefix and the SHA-256 of the secret are kept."""
+class Invitation(TenantOwned):  # type: ignore[django-manager-missing]
+    """An offer of a role, accepted with a token that only the invited person was sent. Only its SHA-256 is kept."""
 
     id = models.UUIDField(primary_key=True, default=uuid.uuid4, editable=False)
-    name = models.CharField(max_length=200)
-    role = models.CharField(max_length=20, choices=Role.choices, default=Role.RESEARCHER)
-    prefix = models.CharField(max_length=16, unique=True)
-    secret_sha256 = models.CharField(max_length=64)
-    created_by = models.ForeignKey(User, on_delete=models.SET_NULL, null=True, related_name="+")
+    email = models.EmailField()
+    role = models.CharField(max_length=20, choices=Role.choices)
+    token_sha256 = models.CharField(max_length=64, unique=True)
+    invited_by = models.ForeignKey(User, on_delete=models.SET_NULL, null=True, related_name="+")
     created_at = models.DateTimeField(auto_now_add=True)
-    last_used_at = models.DateTimeField(null=True)
-    expires_at = models.DateTimeField(null=True)
+    expires_at = models.DateTimeField()
+    accepted_at = models.DateTimeField(null=True)
+    accepted_by = models.ForeignKey(User, on_delete=models.SET_NULL, null=True, related_name="+")
     revoked_at = models.DateTimeField(null=True)
 
-
-class IdempotencyRecord(TenantOwned):
-    """The first answer to an `Idempotency-Key`, replayed for 24 hours."""
-
-    key = models.CharField(max_length=200)
-    route = models.CharField(max_length=200)  # method and path
-    body_sha256 = models.CharField(max_length=64)
-    status = models.PositiveSmallIntegerField()
-    response = models.JSONField(null=True)
-    location = models.CharField(max_length=300, blank=True)  # the Location header of the answer
-    created_at = models.DateTimeField(auto_now_add=True)
-
     class Meta:
-        constraints = [models.UniqueConstraint(fields=["tenant", "key", "route"], name="one_answer_per_key")]
+        constraints = [
+            models.UniqueConstraint(
+                fields=["tenant", "email"],
+                condition=models.Q(accepted_at=None, revoked_at=None),
+                name="one_open_invitation_per_address",
+            )
+        ]

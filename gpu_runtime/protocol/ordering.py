@@ -1,0 +1,39 @@
+"""What a job of any kind says about how it is ordered: its name, its project, its turn and what it may cost."""
+
+from typing import Annotated
+
+from pydantic import Field
+
+from gpu_runtime.protocol.base import Message
+
+PRIORITY_DEFAULT = 5
+Name = Annotated[str, Field(min_length=1, max_length=200)]
+Priority = Annotated[
+    int, Field(ge=0, le=9, description="Order among your own jobs; higher first. Its price factor is at /prices.")
+]
+AmountText = Annotated[str, Field(pattern=r"^\d{1,6}(\.\d{1,12})?$", description="Digits, never a JSON number.")]
+
+
+class JobBudget(Message):
+    """Where a job ends, whatever it has still to do: it stops at its next checkpoint and keeps what it made."""
+
+    max_cost: Annotated[AmountText | None, Field(description="Money, in the currency of your plan.")] = None
+    max_compute_s: Annotated[
+        int | None, Field(ge=1, le=10**9, description="Measured seconds of all three services, your shares of them.")
+    ] = None
+
+
+class OrderedSpec(Message):
+    """Fields of every kind of job. Project and budget are kept by the control plane, the runtime only carries them."""
+
+    name: Name
+    project: Annotated[
+        str | None,
+        Field(
+            max_length=50,
+            pattern=r"^[a-z0-9][a-z0-9-]*$",
+            description="Its slug. Default: the API key's, else the tenant's default project.",
+        ),
+    ] = None
+    priority: Priority = PRIORITY_DEFAULT
+    budget: JobBudget = JobBudget()

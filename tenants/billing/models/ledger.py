@@ -1,0 +1,104 @@
+"""Double entry: every transaction moves money between accounts and sums to zero. Balances are sums, cached once."""
+
+import uuid
+
+from django.db import models
+
+from tenants.append_only import AppendOnly
+from tenants.billing.money import MoneyField
+from tenants.scope import TenantOwned
+
+
+class BillingMode(models.TextChoices):
+    """Whether a tenant pays before or after."""
+
+    INVOICED = "invoiced"  # usage beyond the credit goes on the monthly invoice
+    PREPAID = "prepaid"  # usage comes out of the credit; without credit nothing starts and what runs is stopped
+
+
+class BillingAccount(TenantOwned):
+    """A tenant's mode and the cached sums of its credit and hold accounts. Locked by every movement of its money."""
+
+    mode = models.CharField(max_length=20, choices=BillingMode.choices, default=BillingMode.INVOICED)
+    credit = MoneyField(default=0)  # free to be used: sum of account "credit"
+    held = MoneyField(default=0)  # reserved for running jobs: sum of account "hold"
+
+    class Meta:
+        constraints = [
+            models.UniqueConstraint(fields=["tenant"], name="one_billing_account"),
+            models.CheckConstraint(condition=models.Q(credit__gte=0) & models.Q(held__gte=0), name="never_overdrawn"),
+        ]
+
+
+class Account(models.TextChoices):
+    """Where money is. A positive balance is money there; the outside world's accounts are negative."""
+
+    CASH = "cash"  # paid in by the tenant
+    PROMO = "promo"  # given by the platform
+    CREDIT = "credit"  # the tenant's, free
+    HOLD = "hold"  # the tenant's, reserved for a job
+    UNBILLED = "unbilled"  # used and not yet on an invoice (negative: the tenant owes it)
+    RECEIVABLE = "receivable"  # on a final invoice and not yet paid (negative)
+    REVENUE = "revenue"  # earned by the platform
+    ROUNDING = "rounding"  # what rounding invoice lines to cents gave or took
+
+
+class LedgerKind(models.TextChoices):
+    """Why money moved."""
+
+    PAYMENT = "payment"  # cash -> credit, or cash -> receivable for an invoice
+    GRANT = "grant"  # promo -> credit
+    HOLD = "hold"  # credit -> hold
+    CAPTURE = "capture"  # hold, then credit, then unbilled -> revenue
+    RELEASE = "release"  # hold -> credit
+    INVOICE = "invoice"  # receivable and rounding -> unbilled
+    CREDIT_NOTE = "credit_note"  # revenue -> receivable or credit
+    EXPIRY = "expiry"  # credit -> promo: a grant that ran out
+
+
+class LedgerTransaction(TenantOwned, AppendOnly):  # type: ignore[django-manager-missing]
+    """One movement. (tenant, kind, reference) is unique: whoever repeats it finds it done."""
+
+    id = models.UUIDField(primary_key=True, default=uuid.uuid4, editable=False)
+    kind = models.CharField(max_length=20, choices=LedgerKind.choices)
+    reference = models.CharField(max_length=200)  # of its cause: a hold, an invoice, a batch of events
+    currency = models.CharField(max_length=3)
+    reason = models.CharField(max_length=500, blank=True)
+    created_by = models.ForeignKey("tenants.User", on_delete=models.PROTECT, null=True, related_name="+")
+    created_at = models.DateTimeField(auto_now_add=True)
+
+    class Meta:
+        constraints = [models.UniqueConstraint(fields=["tenant", "kind", "reference"], name="moved_once")]
+
+
+class LedgerEntry(TenantOwned, AppendOnly):
+    """One account's side of a transaction."""
+
+    transaction = models.ForeignKey(LedgerTransaction, on_delete=models.PROTECT, related_name="entries")
+    account = models.CharField(max_length=20, choices=Account.choices)
+    amount = MoneyField()  # signed
+    job_id = models.UUIDField(null=True)
+
+    class Meta:
+        indexes = [models.Index(fields=["tenant", "account"], name="entries_by_account")]
+
+
+class Hold(TenantOwned):
+    """What a job may still spend of the month's limits, reserved in the transaction that admits it.
+
+    ``amount`` counts against limits and budgets; ``funded`` of it was moved out of the credit (prepaid tenants).
+    Usage is captured from it; what is left is released when the job ends.
+    """
+
+    job_id = models.UUIDField(unique=True)
+    project_id = models.UUIDField(null=True)
+    key_id = models.UUIDField(null=True)
+    amount = MoneyField()
+    funded = MoneyField(default=0)
+    captured = MoneyField(default=0)  # usage of the job so far, up to ``amount``
+    captured_funds = MoneyField(default=0)  # of ``funded``
+    created_at = models.DateTimeField(auto_now_add=True)
+    released_at = models.DateTimeField(null=True)
+
+    class Meta:
+        indexes = [models.Index(fields=["tenant", "released_at"], name="holds_open")]

@@ -1,0 +1,65 @@
+"""How much of each thing a tenant, or one of its projects, may use; and what it stores."""
+
+import uuid
+
+from django.db import models
+
+from tenants.scope import TenantOwned
+
+
+class Resource(models.TextChoices):
+    """What is limited; units in the comment. Concurrency queues, money and bytes refuse, request rate answers 429."""
+
+    RUNNING_JOBS = "running_jobs"  # jobs starting, running or cancelling
+    QUEUED_JOBS = "queued_jobs"  # jobs waiting; more are refused
+    SLOTS = "slots"  # running jobs that train (sft, rl): each owns head and optimizer on a base
+    ENV_SEATS = "env_seats"  # simulated environments that running jobs asked for, together
+    STORAGE_BYTES = "storage_bytes"  # datasets and artifacts held, and uploads on their way
+    UPLOADS = "uploads"  # uploads under way at once
+    REQUESTS_PER_MINUTE = "requests_per_minute"  # to the API, of all keys and sessions together
+    COMPUTE_S_PER_JOB = "compute_s_per_job"  # measured seconds, shares of all three services
+    COMPUTE_S_PER_MONTH = "compute_s_per_month"  # the same of all jobs in a calendar month, UTC
+    MONEY_PER_MONTH = "money_per_month"  # whole units of the tenant's currency
+
+
+class Quota(TenantOwned):  # type: ignore[django-manager-missing]
+    """A limit that differs from the platform's default. Of several that are in force the newest counts.
+
+    ``project`` null: of the whole tenant; a project's limit applies beside the tenant's, never instead.
+    """
+
+    id = models.UUIDField(primary_key=True, default=uuid.uuid4, editable=False)
+    project = models.ForeignKey("tenants.Project", on_delete=models.PROTECT, null=True, related_name="quotas")
+    resource = models.CharField(max_length=40, choices=Resource.choices)
+    limit = models.PositiveBigIntegerField()
+    expires_at = models.DateTimeField(null=True)  # a raise for a while; then the one before it counts again
+    reason = models.CharField(max_length=500, blank=True)
+    created_by = models.ForeignKey("tenants.User", on_delete=models.SET_NULL, null=True, related_name="+")
+    created_at = models.DateTimeField(auto_now_add=True)
+    ended_at = models.DateTimeField(null=True)  # replaced or withdrawn
+
+    class Meta:
+        indexes = [models.Index(fields=["tenant", "resource", "-created_at"], name="quota_by_resource")]
+
+
+class DefaultQuota(models.Model):
+    """The platform's limit of every tenant that has none of its own. One row per resource; operators change it."""
+
+    resource = models.CharField(max_length=40, choices=Resource.choices, unique=True)
+    limit = models.PositiveBigIntegerField()
+    updated_at = models.DateTimeField(auto_now=True)
+
+
+class StorageAccount(TenantOwned):
+    """Bytes a tenant holds, and the byte-seconds they have lasted. One locked row: no reservation is ever late.
+
+    ``byte_s`` grows by ``used_bytes`` per second; metering takes whole byte-hours out of it and leaves the rest.
+    """
+
+    used_bytes = models.PositiveBigIntegerField(default=0)
+    reserved_bytes = models.PositiveBigIntegerField(default=0)  # of uploads on their way
+    accrued_at = models.DateTimeField()  # up to here byte_s is counted; whole seconds
+    byte_s = models.PositiveBigIntegerField(default=0)
+
+    class Meta:
+        constraints = [models.UniqueConstraint(fields=["tenant"], name="one_storage_account")]
