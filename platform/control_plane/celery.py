@@ -8,4 +8,6 @@ os.environ.setdefault("DJANGO_SETTINGS_MODULE", "control_plane.settings")
 
 app = Celery("control_plane")
 app.config_from_object("django.conf:settings", namespace="CELERY")
-app.autodiscover_tasks(["jobs", "tenants", "tenants.datasets"])
+app.autodiscover_tasks(
+    ["jobs", "tenants", "tenants.quotas", "tenants.datasets", "tenants.billing", "tenants.webhooks"]
+)

@@ -17,8 +17,11 @@ handler500 = "control_plane.problems.server_error"
 
 api_v1: list[URLPattern | URLResolver] = [
     path("", include("tenants.api_urls")),
+    path("", include("tenants.audit.api_urls")),
+    path("", include("tenants.quotas.api_urls")),
     path("", include("tenants.datasets.api_urls")),
     path("", include("tenants.billing.api_urls")),
+    path("", include("tenants.webhooks.api_urls")),
     path("", include("jobs.api.urls")),
     path("schema", SpectacularAPIView.as_view(), name="schema"),
     path("docs", SpectacularSwaggerSplitView.as_view(url_name="schema", template_name=DOCS_TEMPLATE), name="docs"),
