@@ -28,7 +28,7 @@ def require_match(request: TenantRequest, version: object) -> None:
         raise ApplicationError(
             code="precondition_required",
             status=428,
-            detail="This change needs an If-Match header with the ETag of GET.",
+            detail="This change needs If-Match with the ETag of GET.",
         )
     if etag_of(version) not in _tags(wanted) and wanted.strip() != "*":
         raise ApplicationError(
