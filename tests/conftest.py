@@ -14,11 +14,12 @@ pytest_plugins = ["tests.support.skips"]
 
 @pytest.fixture(scope="session", autouse=True)
 def _flush_restores_what_migrations_made() -> Iterator[None]:
-    """Tests with real transactions empty every table afterwards, append-only ones and seeded prices too."""
+    """Tests with real transactions empty every table afterwards, append-only ones and what was seeded too."""
     from django.db import connection
 
     from tenants import append_only
     from tenants.billing import seeds
+    from tenants.quotas.seeds import add_missing_limits
 
     original = TransactionTestCase._fixture_teardown
 
@@ -29,6 +30,7 @@ def _flush_restores_what_migrations_made() -> Iterator[None]:
         with connection.schema_editor() as editor:
             append_only.install(editor, append_only.tables())
         seeds.add_missing_prices()
+        add_missing_limits()
 
     TransactionTestCase._fixture_teardown = teardown
     yield

@@ -8,6 +8,7 @@ from django.utils import timezone
 from gpu_runtime.protocol.job_specs import JobSpec
 from jobs.models import Job
 from jobs.services.admission import admit
+from jobs.services.demand import seats_asked
 from jobs.services.outbox import DISPATCH_JOB, outbox_add
 from jobs.services.transition import job_told
 from jobs.states import JobState
@@ -31,6 +32,7 @@ def job_submit(*, tenant: Tenant, actor: Actor | None, spec: Any) -> Job:
             project=Project.objects.get(slug=wanted.project or DEFAULT_PROJECT),
             api_key=actor.key if actor else None,
             priority=wanted.priority,
+            env_seats=seats_asked(wanted),
             kind=wanted.kind,
             name=wanted.name,
             spec=wanted.model_dump(mode="json"),
