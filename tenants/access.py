@@ -7,7 +7,7 @@ from rest_framework.permissions import BasePermission
 
 from tenants.errors import ApplicationError
 from tenants.identity import Actor
-from tenants.permissions import Permission
+from tenants.permissions import Permission, permissions_of
 from tenants.requests import TenantRequest
 
 if TYPE_CHECKING:  # views import their default permissions while they are being defined
@@ -38,8 +38,9 @@ class HasTenantPermission(BasePermission):
         wanted = declared[method]
         if wanted is None or actor.may(wanted):
             return True
+        who = "This API key" if wanted in permissions_of(actor.role) else f"The role {actor.role!r}"
         raise ApplicationError(
-            code="permission_denied", status=403, detail=f"The role {actor.role!r} lacks the permission {wanted!r}."
+            code="permission_denied", status=403, detail=f"{who} lacks the permission {wanted.value!r}."
         )
 
 

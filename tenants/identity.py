@@ -9,8 +9,8 @@ from uuid import UUID
 
 from django.utils import timezone
 
-from tenants.models import ApiKey, Membership, Tenant, User
-from tenants.permissions import Permission, permissions_of
+from tenants.models import ApiKey, Membership, Project, Tenant, User
+from tenants.permissions import Permission, narrowed, permissions_of
 from tenants.scope import platform_scope
 
 KEY_TAG = "jnx"
@@ -28,15 +28,27 @@ class NotAMember(Exception):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Actor:
-    """A user or an API key acting in one tenant. ``user`` is None when the key's maker is gone."""
+    """A user or an API key acting in one tenant. ``user`` is None when the key's maker is gone.
+
+    A key may be narrower than its role: by its scopes, and by the one project it is bound to.
+    """
 
     tenant: Tenant
     role: str
     user: User | None
     key: ApiKey | None = None
 
+    @property
+    def permissions(self) -> frozenset[Permission]:
+        return narrowed(self.role, self.key.scopes) if self.key else permissions_of(self.role)
+
+    @property
+    def project(self) -> Project | None:
+        """The only project whose jobs exist for this actor; None: all of the tenant's."""
+        return self.key.project if self.key else None
+
     def may(self, permission: Permission) -> bool:
-        return permission in permissions_of(self.role)
+        return permission in self.permissions
 
 
 def new_secret() -> tuple[str, str, str]:
@@ -53,7 +65,7 @@ def actor_for_key(text: str) -> Actor:
     tag, _, rest = text.partition("_")
     prefix, _, secret = rest.partition("_")
     with platform_scope():
-        keys = ApiKey.objects.select_related("tenant", "created_by")
+        keys = ApiKey.objects.select_related("tenant", "created_by", "project")
         key = keys.filter(prefix=prefix).first() if prefix.isascii() and prefix.isalnum() else None
     genuine = hmac.compare_digest(_sha256(secret), key.secret_sha256 if key else _NO_SECRET_SHA256)
     if key is None or tag != KEY_TAG or not genuine or not _is_live(key):

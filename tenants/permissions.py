@@ -1,5 +1,6 @@
 """What each role may do: one table, read by the API, the pages and the tests."""
 
+from collections.abc import Iterable
 from enum import StrEnum
 
 from tenants.models import Role
@@ -16,7 +17,14 @@ class Permission(StrEnum):
     MEMBERS_MANAGE = "members:manage"  # add, change, remove; see and revoke everybody's keys
     KEYS_MANAGE = "keys:manage"  # one's own API keys, never stronger than oneself
     BILLING_READ = "billing:read"  # prices, usage and cost
+    BILLING_MANAGE = "billing:manage"  # budgets
     RUNTIME_READ = "runtime:read"  # utilization of the shared services
+    PROJECTS_READ = "projects:read"
+    PROJECTS_MANAGE = "projects:manage"  # create, rename, archive
+    QUOTAS_READ = "quotas:read"  # limits and how much of them is used
+    QUOTAS_MANAGE = "quotas:manage"  # limits of the tenant's own projects
+    WEBHOOKS_MANAGE = "webhooks:manage"  # read and write
+    AUDIT_READ = "audit:read"  # who did what in the tenant
 
 
 _READ = frozenset(
@@ -26,6 +34,8 @@ _READ = frozenset(
         Permission.MEMBERS_READ,
         Permission.BILLING_READ,
         Permission.RUNTIME_READ,
+        Permission.PROJECTS_READ,
+        Permission.QUOTAS_READ,
     }
 )
 
@@ -34,7 +44,16 @@ ROLE_PERMISSIONS: dict[Role, frozenset[Permission]] = {
     Role.ADMIN: frozenset(Permission),
     Role.RESEARCHER: _READ | {Permission.JOBS_WRITE, Permission.DATASETS_WRITE, Permission.KEYS_MANAGE},
     Role.VIEWER: _READ,
-    Role.BILLING: frozenset({Permission.BILLING_READ, Permission.JOBS_READ, Permission.MEMBERS_READ}),
+    Role.BILLING: frozenset(
+        {
+            Permission.BILLING_READ,
+            Permission.BILLING_MANAGE,
+            Permission.JOBS_READ,
+            Permission.MEMBERS_READ,
+            Permission.PROJECTS_READ,
+            Permission.QUOTAS_READ,
+        }
+    ),
 }
 
 
@@ -51,3 +70,9 @@ def may_grant(granter: str, role: str) -> bool:
     if role == Role.OWNER:
         return granter == Role.OWNER
     return permissions_of(role) <= permissions_of(granter)
+
+
+def narrowed(role: str, scopes: Iterable[str]) -> frozenset[Permission]:
+    """Rights of a role that are also among ``scopes``; without scopes all of them. Unknown scopes give nothing."""
+    rights, wanted = permissions_of(role), frozenset(scopes)
+    return frozenset(right for right in rights if right in wanted) if wanted else rights

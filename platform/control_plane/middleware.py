@@ -4,11 +4,13 @@ import re
 import uuid
 from collections.abc import Callable
 from contextlib import nullcontext
+from ipaddress import ip_address
 
 from django.contrib.auth.models import AnonymousUser
 from django.http import HttpRequest, HttpResponse
 
 from control_plane.logs import request_id_now
+from tenants.audit.services import Origin, origin_now
 from tenants.identity import Actor, CredentialRefused, NotAMember, actor_for_key, actor_for_user
 from tenants.models import Tenant, User
 from tenants.scope import tenant_scope
@@ -68,6 +70,28 @@ class TenantMiddleware:
         request.tenant = request.actor.tenant if request.actor else None
         with tenant_scope(request.tenant) if request.tenant else nullcontext():
             return self.get_response(request)
+
+
+class AuditOriginMiddleware:
+    """Tells the audit log where the request comes from while it is answered."""
+
+    def __init__(self, get_response: GetResponse) -> None:
+        self.get_response = get_response
+
+    def __call__(self, request: IdentifiedRequest) -> HttpResponse:
+        token = origin_now.set(Origin(address=_address(request), request_id=request.request_id))
+        try:
+            return self.get_response(request)
+        finally:
+            origin_now.reset(token)
+
+
+def _address(request: HttpRequest) -> str | None:
+    """The client's IP address as the server saw it; None behind a unix socket."""
+    try:
+        return str(ip_address(request.META.get("REMOTE_ADDR", "")))
+    except ValueError:
+        return None
 
 
 def _actor(request: IdentifiedRequest) -> Actor | None:

@@ -13,7 +13,8 @@ CSRF_TRUSTED_ORIGINS = env.trusted_origins()
 
 INSTALLED_APPS = [
     "channels",
-    "django.contrib.admin",
+    "control_plane",  # before the admin, whose frame it extends
+    "control_plane.operator.apps.OperatorAdminConfig",
     "django.contrib.auth",
     "django.contrib.contenttypes",
     "django.contrib.sessions",
@@ -29,11 +30,11 @@ INSTALLED_APPS = [
     "tenants.billing",
     "tenants.webhooks",
     "jobs",
-    "control_plane",
     "frontend",
 ]
 MIDDLEWARE = [
     "control_plane.middleware.RequestIdMiddleware",
+    "control_plane.middleware.AuditOriginMiddleware",
     "django.middleware.security.SecurityMiddleware",
     "whitenoise.middleware.WhiteNoiseMiddleware",
     "csp.middleware.CSPMiddleware",

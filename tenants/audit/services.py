@@ -33,25 +33,26 @@ def audit(
     before: dict[str, Any] | None = None,
     after: dict[str, Any] | None = None,
     reason: str = "",
+    name: str | None = None,
 ) -> None:
     """Record that ``by`` did ``verb`` to ``target``.
 
     ``by``: an Actor is a member or key of the tenant, a User is an operator of the platform, None is the platform
-    itself. ``before`` and ``after`` hold the changed fields as JSON values, never a secret. Call it inside the
-    transaction of the change.
+    itself. ``name`` is how people know the target (default: its text). ``before`` and ``after`` hold the changed
+    fields as JSON values, never a secret. Call it inside the transaction of the change.
     """
-    kind, actor_id, name = _who(by)
+    kind, actor_id, actor_name = _who(by)
     origin = origin_now.get()
     with platform_scope():
         AuditEvent.objects.create(
             tenant=tenant,
             actor_kind=kind,
             actor_id=actor_id,
-            actor_name=name[:254],
+            actor_name=actor_name[:254],
             verb=verb,
             object_type=target._meta.model_name or "",
             object_id=str(target.pk),
-            object_name=str(target)[:200],
+            object_name=(str(target) if name is None else name)[:200],
             before=before,
             after=after,
             reason=reason[:500],

@@ -29,8 +29,8 @@ def test_nobody_hands_out_more_than_they_have():
     assert allowed == {
         Role.OWNER: {"owner", "admin", "researcher", "viewer", "billing"},
         Role.ADMIN: {"admin", "researcher", "viewer", "billing"},
-        Role.RESEARCHER: {"researcher", "viewer", "billing"},
-        Role.VIEWER: {"viewer", "billing"},
+        Role.RESEARCHER: {"researcher", "viewer"},
+        Role.VIEWER: {"viewer"},
         Role.BILLING: {"billing"},
     }
 

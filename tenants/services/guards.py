@@ -1,0 +1,26 @@
+"""What several services refuse: stronger roles than one's own, and fields that make no sense."""
+
+from tenants.errors import ApplicationError, FieldError
+from tenants.identity import Actor
+from tenants.permissions import may_grant, permissions_of
+
+
+def require_grant(actor: Actor, role: str) -> None:
+    """Nobody hands out or changes a role with rights they lack; a key's scopes count. Raises ApplicationError 403."""
+    if not may_grant(actor.role, role) or not permissions_of(role) <= actor.permissions:
+        raise ApplicationError(
+            code="permission_denied",
+            status=403,
+            detail=f"The role {actor.role!r} may not hand out or change the role {role!r}."
+            + (" This API key is narrower than its role." if may_grant(actor.role, role) else ""),
+        )
+
+
+def invalid(pointer: str, code: str, detail: str) -> ApplicationError:
+    """A 422 about one field."""
+    return ApplicationError(
+        code="validation_failed",
+        status=422,
+        detail=f"The request is not valid at {pointer}.",
+        errors=(FieldError(pointer=pointer, code=code, detail=detail),),
+    )
