@@ -51,15 +51,38 @@ class DefaultQuota(models.Model):
 
 
 class StorageAccount(TenantOwned):
-    """Bytes a tenant holds, and the byte-seconds they have lasted. One locked row: no reservation is ever late.
+    """Bytes a tenant holds. One locked row: no reservation is ever late.
 
-    ``byte_s`` grows by ``used_bytes`` per second; metering takes whole byte-hours out of it and leaves the rest.
+    What its bytes lasted is in `StorageHour`; ``byte_s`` is what metering left over, less than one byte-hour.
     """
 
     used_bytes = models.PositiveBigIntegerField(default=0)
     reserved_bytes = models.PositiveBigIntegerField(default=0)  # of uploads on their way
-    accrued_at = models.DateTimeField()  # up to here byte_s is counted; whole seconds
+    accrued_at = models.DateTimeField()  # up to here the hours are counted; whole seconds
     byte_s = models.PositiveBigIntegerField(default=0)
 
     class Meta:
         constraints = [models.UniqueConstraint(fields=["tenant"], name="one_storage_account")]
+
+
+class StorageHour(TenantOwned):
+    """Byte-seconds a tenant's bytes lasted within one UTC hour: exact to the second, whenever it is metered."""
+
+    hour = models.DateTimeField()  # its beginning
+    byte_s = models.PositiveBigIntegerField()  # 64 bits are enough for two petabytes
+    byte_hours = models.PositiveBigIntegerField(null=True)  # told to billing; null: not yet
+
+    class Meta:
+        constraints = [models.UniqueConstraint(fields=["tenant", "hour"], name="one_storage_hour")]
+        indexes = [models.Index(fields=["hour"], condition=models.Q(byte_hours=None), name="storage_hour_unmetered")]
+
+
+class StorageLease(TenantOwned):  # type: ignore[django-manager-missing]
+    """A reservation of a transfer that nobody can resume: a one-shot upload, the import of a job's recording.
+
+    Whoever holds it renews it; a killed process's lease expires, and the sweep gives its bytes back.
+    """
+
+    id = models.UUIDField(primary_key=True, default=uuid.uuid4, editable=False)
+    reserved_bytes = models.PositiveBigIntegerField()
+    expires_at = models.DateTimeField(db_index=True)
