@@ -12,7 +12,16 @@ from django.conf import settings
 from pydantic import BaseModel, ValidationError
 
 from gpu_runtime.protocol import wire
-from gpu_runtime.protocol.messages import ErrorBody, EventBatch, RuntimeStatus, SubmitJob, WorkloadStatus
+from gpu_runtime.protocol.messages import (
+    BytesFreed,
+    DrainService,
+    ErrorBody,
+    EventBatch,
+    RuntimeStatus,
+    StopJob,
+    SubmitJob,
+    WorkloadStatus,
+)
 
 M = TypeVar("M", bound=BaseModel)
 
@@ -68,14 +77,26 @@ class RuntimeClient(Protocol):
     def job_status(self, job_id: str, attempt: int) -> WorkloadStatus | None:
         """State of one attempt; None if this runtime does not know it."""
 
-    def cancel(self, job_id: str, attempt: int) -> WorkloadStatus | None:
-        """Ask an attempt to stop; None if this runtime does not know it. Again is harmless."""
+    def cancel(self, job_id: str, attempt: int, stop: StopJob | None = None) -> WorkloadStatus | None:
+        """Ask an attempt to stop; None if this runtime does not know it. Again is harmless: the first ask stands."""
 
     def events(self, *, after: int, limit: int, wait_s: float) -> EventBatch:
         """Journal entries with ``seq > after`` in order; waits up to ``wait_s`` for the first one."""
 
     def artifact(self, artifact_id: str, *, first: int | None = None, last: int | None = None) -> ArtifactStream:
         """A published file, or its bytes from ``first`` to ``last`` (both included)."""
+
+    def artifact_delete(self, artifact_id: str) -> int:
+        """Bytes freed; again is harmless. Refused with 409 while an attempt that has not ended starts from it."""
+
+    def checkpoints_delete(self, job_id: str, attempt: int) -> int:
+        """Bytes freed; again is harmless. Refused with 409 while the attempt has not ended."""
+
+    def service_drain(self, service: str, reason: str) -> RuntimeStatus:
+        """Give a service to no attempt that has not begun, until ``service_undrain``; a restart changes nothing."""
+
+    def service_undrain(self, service: str) -> RuntimeStatus:
+        """Again is harmless."""
 
 
 class HttpRuntimeClient:
@@ -106,8 +127,9 @@ class HttpRuntimeClient:
     def job_status(self, job_id: str, attempt: int) -> WorkloadStatus | None:
         return self._known("GET", f"/v1/jobs/{job_id}/{attempt}")
 
-    def cancel(self, job_id: str, attempt: int) -> WorkloadStatus | None:
-        return self._known("POST", f"/v1/jobs/{job_id}/{attempt}/cancel")
+    def cancel(self, job_id: str, attempt: int, stop: StopJob | None = None) -> WorkloadStatus | None:
+        content = None if stop is None else wire.encode(stop)
+        return self._known("POST", f"/v1/jobs/{job_id}/{attempt}/cancel", content)
 
     def events(self, *, after: int, limit: int, wait_s: float) -> EventBatch:
         params = {"after": str(after), "limit": str(limit), "wait": str(wait_s)}
@@ -130,9 +152,22 @@ class HttpRuntimeClient:
         is_part = response.status_code == 206
         return ArtifactStream(size_bytes=size_bytes, chunks=_chunks(response), close=response.close, is_part=is_part)
 
-    def _known(self, method: str, path: str) -> WorkloadStatus | None:
+    def artifact_delete(self, artifact_id: str) -> int:
+        return _decode(BytesFreed, self._send("DELETE", f"/v1/artifacts/{artifact_id}")).bytes
+
+    def checkpoints_delete(self, job_id: str, attempt: int) -> int:
+        return _decode(BytesFreed, self._send("DELETE", f"/v1/jobs/{job_id}/{attempt}/checkpoints")).bytes
+
+    def service_drain(self, service: str, reason: str) -> RuntimeStatus:
+        content = wire.encode(DrainService(reason=reason))
+        return _decode(RuntimeStatus, self._send("POST", f"/v1/services/{service}/drain", content=content))
+
+    def service_undrain(self, service: str) -> RuntimeStatus:
+        return _decode(RuntimeStatus, self._send("POST", f"/v1/services/{service}/undrain"))
+
+    def _known(self, method: str, path: str, content: bytes | None = None) -> WorkloadStatus | None:
         try:
-            return _decode(WorkloadStatus, self._send(method, path))
+            return _decode(WorkloadStatus, self._send(method, path, content=content))
         except RuntimeRefused as refusal:
             if refusal.status == 404:
                 return None

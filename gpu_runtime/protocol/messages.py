@@ -16,7 +16,7 @@ class WorkloadState(StrEnum):
     ACCEPTED = "accepted"  # durable in the journal, not started
     STARTING = "starting"  # mounting its slot, opening its data
     RUNNING = "running"  # training
-    CANCELLING = "cancelling"  # told to stop; ends at the next microbatch
+    CANCELLING = "cancelling"  # told to stop: at the next microbatch, or at the next point where its work can be kept
     SUCCEEDED = "succeeded"
     FAILED = "failed"
     CANCELLED = "cancelled"
@@ -63,6 +63,31 @@ class SubmitJob(Message):
         return self
 
 
+class StopJob(Message):
+    """How an attempt is to stop; a cancel without a body is ``StopJob()``. The first one that arrives stands.
+
+    ``keep``: at the next safe point instead of at once, and what was made is published with the end: an adapter of
+    the policy version that was reached, the episodes that were recorded. ``reason`` and ``message`` are the attempt's
+    at its end.
+    """
+
+    keep: bool = False
+    reason: Annotated[str, Field(pattern=r"^[a-z][a-z0-9_]{0,99}$")] = "cancelled"
+    message: Annotated[str, Field(max_length=1000)] = "cancelled on request"
+
+
+class DrainService(Message):
+    """Stop giving a service to attempts that have not begun; those that have go on to their end."""
+
+    reason: Annotated[str, Field(min_length=1, max_length=500)]
+
+
+class BytesFreed(Message):
+    """Answer to a deletion; 0 where there was nothing (any more)."""
+
+    bytes: int
+
+
 class WorkloadStatus(Message):
     """Answer to submit, cancel and status."""
 
@@ -92,8 +117,8 @@ class ServiceStatus(Message):
     """Busy share of one service over the trailing window, measured by the runtime itself."""
 
     service: str  # training | inference | environment
-    state: str  # idle | busy | stopped
-    reason: str | None = None
+    state: str  # idle | busy | stopped | draining
+    reason: str | None = None  # why it is stopped, or what the operator said who drains it
     busy_share: float  # busy_us / window_us
     window_s: float
     queue_depth: int

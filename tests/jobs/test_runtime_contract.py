@@ -21,7 +21,8 @@ from gpu_runtime.protocol.specs import SftJobSpec
 from jobs.runtime_client import HttpRuntimeClient, RuntimeClient, RuntimeRefused, RuntimeUnreachable
 from tests.support.factories import make_summary
 from tests.support.jobs import make_spec
-from tests.support.memory_runtime import InMemoryRuntime, gateway_transport
+from tests.support.memory_runtime import InMemoryRuntime
+from tests.support.memory_transport import gateway_transport
 from tests.support.policy_jobs import make_policy_spec
 
 TOKEN = "a token of the contract tests"

@@ -8,7 +8,8 @@ from typing import Any
 
 import httpx
 
-from tests.support.memory_runtime import InMemoryRuntime, gateway_transport
+from tests.support.memory_runtime import InMemoryRuntime
+from tests.support.memory_transport import gateway_transport
 
 
 @contextmanager
@@ -32,7 +33,7 @@ def gateway_at_port(runtime: InMemoryRuntime, *, token: str) -> Iterator[str]:
             self.end_headers()
             self.wfile.write(answer.content)
 
-        do_POST = do_GET
+        do_POST = do_DELETE = do_GET
 
         def log_message(self, *args: Any) -> None:
             """Tests are quiet."""

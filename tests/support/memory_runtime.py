@@ -7,13 +7,9 @@ import uuid
 from collections.abc import Iterator
 from typing import Any
 
-import httpx
-
-from gpu_runtime.protocol import wire
 from gpu_runtime.protocol.messages import (
     TERMINAL_WORKLOAD_STATES,
     BaseModelInfo,
-    ErrorBody,
     Event,
     EventBatch,
     MetricsRecorded,
@@ -21,6 +17,7 @@ from gpu_runtime.protocol.messages import (
     ServiceStatus,
     SpanMeasured,
     StateChanged,
+    StopJob,
     SubmitJob,
     UsageLine,
     UsageMetered,
@@ -42,12 +39,16 @@ BASE = BaseModelInfo(
 )
 
 
-def _service(name: str, *, queue_depth: int) -> ServiceStatus:
+SERVICES = ("training", "inference", "environment")
+
+
+def _service(name: str, *, queue_depth: int, drained: str | None) -> ServiceStatus:
     latency_ms = 40.0 if name == "inference" else None
     seats = {"seats_used": 3, "seats_total": 32} if name == "environment" else {}
     return ServiceStatus(
         service=name,
-        state="idle",
+        state="idle" if drained is None else "draining",
+        reason=drained,
         busy_share=0.25,
         window_s=60,
         queue_depth=queue_depth,
@@ -72,6 +73,9 @@ class InMemoryRuntime:
         self.env_seats_per_tenant: int | None = None
         self.env_namespaces: tuple[str, ...] | None = None
         self.cancelled: list[tuple[str, int]] = []
+        self.stops: dict[tuple[str, int], StopJob] = {}  # by attempt: the first ask, which stands
+        self.checkpoints: dict[tuple[str, int], int] = {}  # by attempt: bytes
+        self.drained: dict[str, str] = {}  # service -> reason
         self.forget()
 
     def forget(self) -> None:
@@ -86,7 +90,7 @@ class InMemoryRuntime:
     def status(self) -> RuntimeStatus:
         self._reach()
         live = [state for state in self.states.values() if state.state not in TERMINAL_WORKLOAD_STATES]
-        services = tuple(_service(name, queue_depth=len(live)) for name in ("training", "inference", "environment"))
+        services = tuple(_service(name, queue_depth=len(live), drained=self.drained.get(name)) for name in SERVICES)
         return RuntimeStatus(
             journal_id=self.journal_id,
             last_seq=len(self.journal),
@@ -125,14 +129,15 @@ class InMemoryRuntime:
         self._reach()
         return self.states.get((job_id, attempt))
 
-    def cancel(self, job_id: str, attempt: int) -> WorkloadStatus | None:
+    def cancel(self, job_id: str, attempt: int, stop: StopJob | None = None) -> WorkloadStatus | None:
         self._reach()
         state = self.states.get((job_id, attempt))
         if state is None:
             return None
         self.cancelled.append((job_id, attempt))
         if state.state not in TERMINAL_WORKLOAD_STATES | {WorkloadState.CANCELLING}:
-            self.tell_state(job_id, attempt, WorkloadState.CANCELLING)
+            wish = self.stops.setdefault((job_id, attempt), stop or StopJob())
+            self.tell_state(job_id, attempt, WorkloadState.CANCELLING, reason=wish.reason, message=wish.message)
         return self.states[job_id, attempt]
 
     def events(self, *, after: int, limit: int, wait_s: float) -> EventBatch:
@@ -151,6 +156,35 @@ class InMemoryRuntime:
         return ArtifactStream(
             size_bytes=len(content), chunks=_chunks(content), close=lambda: None, is_part=first is not None
         )
+
+    def artifact_delete(self, artifact_id: str) -> int:
+        self._reach()
+        for key, message in self.submitted.items():
+            named = message.policy is not None and message.policy.artifact_id == artifact_id
+            if named and self.states[key].state not in TERMINAL_WORKLOAD_STATES:
+                sentence = f"attempt {key[1]} of job {key[0]} starts from artifact {artifact_id!r}"
+                raise RuntimeRefused(status=409, code="artifact_in_use", message=sentence, field="artifact_id")
+        return len(self.artifacts.pop(artifact_id, b""))
+
+    def checkpoints_delete(self, job_id: str, attempt: int) -> int:
+        self._reach()
+        state = self.states.get((job_id, attempt))
+        if state is not None and state.state not in TERMINAL_WORKLOAD_STATES:
+            sentence = f"attempt {attempt} of job {job_id} has not ended"
+            raise RuntimeRefused(status=409, code="attempt_live", message=sentence, field="attempt")
+        return self.checkpoints.pop((job_id, attempt), 0)
+
+    def service_drain(self, service: str, reason: str) -> RuntimeStatus:
+        self._reach()
+        _check_service(service)
+        self.drained[service] = reason
+        return self.status()
+
+    def service_undrain(self, service: str) -> RuntimeStatus:
+        self._reach()
+        _check_service(service)
+        self.drained.pop(service, None)
+        return self.status()
 
     def _reach(self) -> None:
         if self.down:
@@ -174,6 +208,11 @@ class InMemoryRuntime:
         )
         self.journal.append(event)
         return event
+
+    def end_stopped(self, job_id: str, attempt: int = 1) -> Event:
+        """The attempt has come to where it stops."""
+        wish = self.stops[job_id, attempt]
+        return self.tell_state(job_id, attempt, WorkloadState.CANCELLED, reason=wish.reason, message=wish.message)
 
     def tell_state(self, job_id: str, attempt: int, state: WorkloadState, **more: Any) -> Event:
         self.states[job_id, attempt] = WorkloadStatus(job_id=job_id, attempt=attempt, state=state, **more)
@@ -210,58 +249,10 @@ class InMemoryRuntime:
         self.tell(None, None, span)
 
 
-def gateway_transport(runtime: InMemoryRuntime, *, token: str) -> httpx.MockTransport:
-    """The same runtime behind the gateway's HTTP: what `HttpRuntimeClient` sends is decoded and answered here."""
-
-    def handle(request: httpx.Request) -> httpx.Response:
-        if request.headers.get("Authorization") != f"Bearer {token}":
-            return _answer(401, ErrorBody(code="unauthorized", message="wrong token"))
-        try:
-            return _route(runtime, request)
-        except RuntimeRefused as refusal:
-            return _answer(refusal.status, ErrorBody(code=refusal.code, message=refusal.message))
-        except RuntimeUnreachable as error:
-            kind = httpx.ReadTimeout if error.maybe_delivered else httpx.ConnectError
-            raise kind(str(error), request=request) from error
-
-    return httpx.MockTransport(handle)
-
-
-def _route(runtime: InMemoryRuntime, request: httpx.Request) -> httpx.Response:
-    match [request.method, *request.url.path.strip("/").split("/")]:
-        case ["GET", "v1", "status"]:
-            return _answer(200, runtime.status())
-        case ["POST", "v1", "jobs"]:
-            return _answer(202, runtime.submit(wire.decode(SubmitJob, request.content)))
-        case ["GET", "v1", "jobs", job_id, attempt]:
-            return _known(runtime.job_status(job_id, int(attempt)))
-        case ["POST", "v1", "jobs", job_id, attempt, "cancel"]:
-            return _known(runtime.cancel(job_id, int(attempt)))
-        case ["GET", "v1", "events"]:
-            query = request.url.params
-            after, limit, wait_s = int(query["after"]), int(query["limit"]), float(query["wait"])
-            return _answer(200, runtime.events(after=after, limit=limit, wait_s=wait_s))
-        case ["GET", "v1", "artifacts", artifact_id]:
-            return _file(runtime, artifact_id, request.headers.get("Range"))
-    return _answer(404, ErrorBody(code="unknown_route", message=str(request.url)))
-
-
-def _file(runtime: InMemoryRuntime, artifact_id: str, asked: str | None) -> httpx.Response:
-    if asked is None:
-        return httpx.Response(200, content=b"".join(runtime.artifact(artifact_id).chunks))
-    first, _, last = asked.removeprefix("bytes=").partition("-")
-    part = b"".join(runtime.artifact(artifact_id, first=int(first), last=int(last) if last else None).chunks)
-    size = len(runtime.artifacts[artifact_id])
-    headers = {"Content-Range": f"bytes {first}-{int(first) + len(part) - 1}/{size}"}
-    return httpx.Response(206, content=part, headers=headers)
-
-
-def _known(status: WorkloadStatus | None) -> httpx.Response:
-    return _answer(404, ErrorBody(code="unknown_job", message="unknown")) if status is None else _answer(200, status)
-
-
-def _answer(status: int, message: Any) -> httpx.Response:
-    return httpx.Response(status, content=wire.encode(message), headers={"Content-Type": wire.MEDIA_TYPE})
+def _check_service(service: str) -> None:
+    if service not in SERVICES:
+        sentence = f"service {service!r}; allowed: {', '.join(SERVICES)}"
+        raise RuntimeRefused(status=404, code="unknown_service", message=sentence, field="service")
 
 
 def _chunks(content: bytes) -> Iterator[bytes]:
