@@ -12,6 +12,7 @@ from django.utils import timezone
 
 from jobs import notify
 from jobs.models import Job, JobEvent
+from jobs.services.webhooks import job_webhook
 from jobs.states import TERMINAL, JobState, may_become
 from tenants.scope import platform_scope
 
@@ -64,6 +65,7 @@ def job_transition(
         if row.update(**columns) != 1:
             return None
         job.refresh_from_db()
+        job_webhook(job)
         return _told(job, seq=seq, occurred_at=moment)
 
 

@@ -112,6 +112,16 @@ CHANNEL_LAYERS = {
     }
 }
 
+# Request counters only: losing them costs nothing, and a cache that is away must not hold up the API for long.
+CACHES = {
+    "default": {
+        "BACKEND": "django.core.cache.backends.redis.RedisCache",
+        "LOCATION": env.channel_host(),
+        "KEY_PREFIX": "joynexus",
+        "OPTIONS": {"socket_connect_timeout": 0.5, "socket_timeout": 0.5},
+    }
+}
+
 CELERY_BROKER_URL = env.broker_url()
 CELERY_BROKER_CONNECTION_RETRY_ON_STARTUP = True
 # Tasks are short (a nudge to do what the rows already say), so a lost worker's message comes back soon.

@@ -5,6 +5,7 @@ import uuid
 from datetime import datetime, timedelta
 
 from django.conf import settings
+from django.db import transaction
 from django.db.models import F, Q, QuerySet
 from django.utils import timezone
 
@@ -12,11 +13,17 @@ from gpu_runtime.protocol.schema import ValidationReport
 from tenants.datasets import storage
 from tenants.datasets.models import DatasetVersion, VersionState
 from tenants.scope import platform_scope, tenant_scope
+from tenants.webhooks.events import EventType
+from tenants.webhooks.services import webhook_event
 
 logger = logging.getLogger(__name__)
 
 CLAIM_TTL = timedelta(minutes=1)  # renewed while the child reads; a killed worker's version is free again soon
 ATTEMPTS_MAX = 3
+_EVENT_OF_STATE: dict[object, EventType] = {
+    VersionState.READY: EventType.DATASET_READY,
+    VersionState.INVALID: EventType.DATASET_INVALID,
+}
 
 
 def version_claim(version_id: uuid.UUID) -> DatasetVersion | None:
@@ -88,14 +95,25 @@ def stale(now: datetime) -> Q:
 
 def _settle(version: DatasetVersion, **fields: object) -> bool:
     """VALIDATING -> a final state, if the claim is still the newest. Bytes of a version deleted meanwhile go."""
-    with tenant_scope(version.tenant):
+    with tenant_scope(version.tenant), transaction.atomic():
         if _held(version).update(claimed_until=None, **fields):
+            webhook_event(version.tenant_id, _EVENT_OF_STATE[fields["state"]], _told(version, fields))
             return True
         deleted = not DatasetVersion.objects.filter(pk=version.pk).exists()
     logger.warning("validation of %s came too late: attempt %d is superseded", version.pk, version.attempts)
     if deleted:
         storage.discard(version.pk, version.storage_key)
     return False
+
+
+def _told(version: DatasetVersion, fields: dict[str, object]) -> dict[str, object]:
+    return {
+        "version_id": str(version.pk),
+        "dataset_id": str(version.dataset_id),
+        "number": version.number,
+        "state": str(fields["state"]),
+        "reason": str(fields.get("reason", "")),
+    }
 
 
 def _held(version: DatasetVersion) -> QuerySet[DatasetVersion]:
