@@ -51,9 +51,9 @@ class LedgerKind(models.TextChoices):
     HOLD = "hold"  # credit -> hold
     CAPTURE = "capture"  # hold, then credit, then unbilled -> revenue
     RELEASE = "release"  # hold -> credit
-    INVOICE = "invoice"  # receivable and rounding -> unbilled
-    CREDIT_NOTE = "credit_note"  # revenue -> receivable or credit
-    EXPIRY = "expiry"  # credit -> promo: a grant that ran out
+    INVOICE = "invoice"  # receivable, credit and rounding -> unbilled
+    CREDIT_NOTE = "credit_note"  # revenue -> receivable, or credit where the invoice is paid
+    VOID = "void"  # the entries of an invoice, reversed
 
 
 class LedgerTransaction(TenantOwned, AppendOnly):  # type: ignore[django-manager-missing]
@@ -64,6 +64,7 @@ class LedgerTransaction(TenantOwned, AppendOnly):  # type: ignore[django-manager
     reference = models.CharField(max_length=200)  # of its cause: a hold, an invoice, a batch of events
     currency = models.CharField(max_length=3)
     reason = models.CharField(max_length=500, blank=True)
+    invoice = models.ForeignKey("billing.Invoice", on_delete=models.PROTECT, null=True, related_name="transactions")
     created_by = models.ForeignKey("tenants.User", on_delete=models.PROTECT, null=True, related_name="+")
     created_at = models.DateTimeField(auto_now_add=True)
 
@@ -77,7 +78,8 @@ class LedgerEntry(TenantOwned, AppendOnly):
     transaction = models.ForeignKey(LedgerTransaction, on_delete=models.PROTECT, related_name="entries")
     account = models.CharField(max_length=20, choices=Account.choices)
     amount = MoneyField()  # signed
-    job_id = models.UUIDField(null=True)
+    job_id = models.UUIDField(null=True)  # whose hold it is
+    period = models.DateField(null=True)  # of usage: first day of the month whose invoice it is on
 
     class Meta:
         indexes = [models.Index(fields=["tenant", "account"], name="entries_by_account")]
@@ -87,10 +89,10 @@ class Hold(TenantOwned):
     """What a job may still spend of the month's limits, reserved in the transaction that admits it.
 
     ``amount`` counts against limits and budgets; ``funded`` of it was moved out of the credit (prepaid tenants).
-    Usage is captured from it; what is left is released when the job ends.
+    Usage is captured from it; what is left is released when the job ends. A job that is queued again gets another one.
     """
 
-    job_id = models.UUIDField(unique=True)
+    job_id = models.UUIDField()
     project_id = models.UUIDField(null=True)
     key_id = models.UUIDField(null=True)
     amount = MoneyField()
@@ -101,4 +103,22 @@ class Hold(TenantOwned):
     released_at = models.DateTimeField(null=True)
 
     class Meta:
-        indexes = [models.Index(fields=["tenant", "released_at"], name="holds_open")]
+        constraints = [
+            models.UniqueConstraint(
+                fields=["job_id"], condition=models.Q(released_at=None), name="one_open_hold_per_job"
+            ),
+            models.CheckConstraint(
+                condition=models.Q(
+                    captured__gte=0,
+                    captured__lte=models.F("amount"),
+                    captured_funds__gte=0,
+                    captured_funds__lte=models.F("funded"),
+                    funded__lte=models.F("amount"),
+                ),
+                name="hold_sane",
+            ),
+        ]
+        indexes = [
+            models.Index(fields=["tenant", "released_at"], name="holds_open"),
+            models.Index(fields=["job_id"], name="holds_by_job"),
+        ]
