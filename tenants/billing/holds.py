@@ -4,7 +4,7 @@ from decimal import Decimal
 from uuid import UUID
 
 from django.db import transaction
-from django.db.models import F, Sum
+from django.db.models import QuerySet, Sum
 from django.utils import timezone
 
 from tenants.billing.capture import Charge, usage_capture
@@ -77,9 +77,9 @@ def reserved_by_key(tenant: Tenant, key_id: UUID) -> Decimal:
         return _left(Hold.objects.filter(tenant=tenant, released_at=None, key_id=key_id))
 
 
-def _left(holds) -> Decimal:  # type: ignore[no-untyped-def]
-    total = holds.aggregate(total=Sum(F("amount") - F("captured")))["total"]
-    return total or ZERO
+def _left(holds: QuerySet[Hold]) -> Decimal:
+    sums = holds.aggregate(amount=Sum("amount"), captured=Sum("captured"))  # of a difference it would be an integer
+    return (sums["amount"] or ZERO) - (sums["captured"] or ZERO)
 
 
 def _require_credit(account: BillingAccount, tenant: Tenant, amount: Decimal) -> None:
