@@ -7,6 +7,7 @@ from importlib.metadata import version
 from control_plane.conf.environment import REPOSITORY
 
 _PACKAGES_WITH_FILES = ("django", "plotly", "drf-spectacular-sidecar")
+_FOLDERS = ("frontend/static", "platform/control_plane/static")
 
 
 @cache
@@ -15,8 +16,8 @@ def static_revision() -> str:
     digest = hashlib.sha256()
     for name in _PACKAGES_WITH_FILES:
         digest.update(f"{name}={version(name)};".encode())
-    folder = REPOSITORY / "frontend" / "static"
-    for path in sorted(folder.rglob("*")):
-        if path.is_file():
-            digest.update(str(path.relative_to(folder)).encode() + path.read_bytes())
+    for folder in (REPOSITORY / name for name in _FOLDERS):
+        for path in sorted(folder.rglob("*")):
+            if path.is_file():
+                digest.update(str(path.relative_to(folder)).encode() + path.read_bytes())
     return digest.hexdigest()[:12]

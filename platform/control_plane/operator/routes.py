@@ -1,0 +1,47 @@
+"""Every screen of the operators' site that is not the list of a model, and what leads to them."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from django.contrib.admin import AdminSite
+from django.http import HttpRequest, HttpResponse
+from django.urls import URLPattern, path, reverse
+
+from control_plane.operator.dashboard import records_page
+from control_plane.operator.runtime import runtime_page
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Screen:
+    """One page. ``route`` is relative to the site."""
+
+    route: str
+    name: str
+    view: Callable[..., HttpResponse]
+
+
+SCREENS = (
+    Screen(route="runtime/", name="operator_runtime", view=runtime_page),
+    Screen(route="records/", name="operator_records", view=records_page),
+)
+# What the top of every page links to: words, name of the route, permission that its list asks for.
+LINKS = (
+    ("Tenants", "tenants_tenant_changelist", "tenants.view_tenant"),
+    ("Jobs", "jobs_job_changelist", "jobs.view_job"),
+    ("Runtime", "operator_runtime", "jobs.view_runtimesnapshot"),
+)
+
+
+def screen_urls(site: AdminSite) -> list[URLPattern]:
+    """Behind the site's own check: whoever is no active member of staff is sent to the log-in."""
+    return [path(screen.route, site.admin_view(screen.view), name=screen.name) for screen in SCREENS]
+
+
+def navigation(request: HttpRequest) -> list[tuple[str, str, bool]]:
+    """(words, address, whether we are there) of what this operator may look at."""
+    shown = [(words, reverse(f"admin:{name}")) for words, name, asked in LINKS if _may(request, asked)]
+    return [(words, address, request.path.startswith(address)) for words, address in shown]
+
+
+def _may(request: HttpRequest, permission: str) -> bool:
+    return bool(getattr(request.user, "is_staff", False) and request.user.has_perm(permission))

@@ -1,0 +1,83 @@
+"""Health of the runtime and of the ways to it: services, journals, relay, outbox, broker."""
+
+from dataclasses import dataclass
+from datetime import datetime
+
+from django.db.models import Count, Min
+from django.http import HttpRequest, HttpResponse
+
+from control_plane.health import check_broker
+from control_plane.operator.attention import queue_now
+from control_plane.operator.screens import framed, screen
+from jobs.models import OutboxMessage, RuntimeCursor, RuntimeSnapshot
+from jobs.selectors.runtime import runtime_report
+
+JOURNALS_SHOWN = 20
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Journal:
+    """How far the relay is behind one runtime's journal. ``lag`` in entries; None: that runtime told no position."""
+
+    journal_id: str
+    applied: int
+    written: int | None
+    applied_at: datetime
+    seen_at: datetime | None
+
+    @property
+    def lag(self) -> int | None:
+        return None if self.written is None else max(0, self.written - self.applied)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Backlog:
+    """Messages of one topic that no broker has taken yet."""
+
+    topic: str
+    count: int
+    oldest: datetime
+
+
+@screen("jobs.view_runtimesnapshot")
+def runtime_page(request: HttpRequest) -> HttpResponse:
+    return framed(
+        request,
+        "runtime.html",
+        "Runtime",
+        report=runtime_report(),
+        queue=queue_now(),
+        journals=journals(),
+        backlog=backlog(),
+        broker_fault=broker_fault(),
+    )
+
+
+def journals() -> list[Journal]:
+    """Newest first. A journal is a life of a runtime: more than one means that it was restarted on empty disks."""
+    seen = {row.journal_id: row for row in RuntimeSnapshot.objects.order_by("-seen_at")[:JOURNALS_SHOWN]}
+    return [
+        Journal(
+            journal_id=cursor.journal_id,
+            applied=cursor.last_seq,
+            written=seen[cursor.journal_id].status.get("last_seq") if cursor.journal_id in seen else None,
+            applied_at=cursor.updated_at,
+            seen_at=seen[cursor.journal_id].seen_at if cursor.journal_id in seen else None,
+        )
+        for cursor in RuntimeCursor.objects.order_by("-updated_at")[:JOURNALS_SHOWN]
+    ]
+
+
+def backlog() -> list[Backlog]:
+    waiting = OutboxMessage.objects.filter(sent_at=None).values("topic")
+    rows = waiting.annotate(count=Count("pk"), oldest=Min("created_at")).order_by("oldest")
+    return [Backlog(topic=row["topic"], count=row["count"], oldest=row["oldest"]) for row in rows]
+
+
+def broker_fault() -> str:
+    """Why the broker cannot be reached; empty if it can."""
+    try:
+        check_broker()
+    except Exception as error:  # every transport has its own
+        return f"{type(error).__name__}: {error}"
+    return ""

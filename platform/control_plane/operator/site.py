@@ -1,0 +1,41 @@
+"""The operators' admin: Django's own, with a dashboard and one screen for each thing that is done daily."""
+
+from typing import Any
+
+from django.contrib import admin
+from django.http import HttpRequest, HttpResponse
+from django.urls import URLPattern, URLResolver
+
+from control_plane.operator.csv_export import export_as_csv
+
+
+class OperatorSite(admin.AdminSite):
+    """Staff only. Screens of our own are routes of this site, beside those of the registered models."""
+
+    site_header = "JoyNexus operations"
+    site_title = "JoyNexus operations"
+    index_title = "What needs attention"
+    site_url = "/"
+    enable_nav_sidebar = False
+    empty_value_display = "–"
+
+    def __init__(self, name: str = "admin") -> None:
+        super().__init__(name)
+        self.disable_action("delete_selected")
+        self.add_action(export_as_csv, "export_as_csv")
+
+    def get_urls(self) -> list[URLPattern | URLResolver]:
+        """Our screens first: Django's last route catches everything."""
+        from control_plane.operator.routes import screen_urls
+
+        return [*screen_urls(self), *super().get_urls()]
+
+    def index(self, request: HttpRequest, extra_context: dict[str, Any] | None = None) -> HttpResponse:
+        from control_plane.operator.dashboard import dashboard_page
+
+        return dashboard_page(request)
+
+    def each_context(self, request: HttpRequest) -> dict[str, Any]:
+        from control_plane.operator.routes import navigation
+
+        return super().each_context(request) | {"screens": navigation(request)}
