@@ -8,7 +8,7 @@ from celery import shared_task
 from jobs import runtime_client
 from jobs.services.cancel import cancel_deliver
 from jobs.services.dataset_import import import_run
-from jobs.services.dispatch import job_dispatch
+from jobs.services.dispatch import job_dispatch, tenant_dispatch
 from jobs.services.sweep import reconcile as sweep
 
 logger = logging.getLogger(__name__)
@@ -18,6 +18,12 @@ logger = logging.getLogger(__name__)
 def dispatch_job(job_id: str) -> None:
     """Give a queued job to the runtime. Of several workers one claims it."""
     job_dispatch(UUID(job_id), runtime=runtime_client.connect())
+
+
+@shared_task
+def dispatch_tenant(tenant_id: str) -> None:
+    """Start what a tenant's freed places, or its new limits, allow."""
+    tenant_dispatch(UUID(tenant_id), runtime=runtime_client.connect())
 
 
 @shared_task

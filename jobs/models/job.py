@@ -33,6 +33,7 @@ class Job(TenantOwned):  # type: ignore[django-manager-missing]
     reason = models.CharField(max_length=100, blank=True)  # machine-readable
     message = models.CharField(max_length=1000, blank=True)  # for people
     attempt = models.PositiveIntegerField(default=0)  # number of the newest attempt
+    attempts_forgiven = models.PositiveIntegerField(default=0)  # those before an operator had it run again
     lease_until = models.DateTimeField(null=True)  # of the worker that dispatches it
     step = models.PositiveIntegerField(default=0)
     total_steps = models.PositiveIntegerField(default=0)
@@ -45,7 +46,7 @@ class Job(TenantOwned):  # type: ignore[django-manager-missing]
     class Meta:
         indexes = [
             models.Index(fields=["tenant", "-created_at"], name="job_by_tenant"),
-            models.Index(fields=["tenant", "state"], name="job_by_tenant_state"),
+            models.Index(fields=["tenant", "state", "-priority", "created_at"], name="job_in_line"),
             models.Index(fields=["state", "lease_until"], name="job_by_state"),
         ]
 

@@ -1,8 +1,9 @@
-"""Queued -> starting: claim a job by compare-and-swap and hand the attempt to the runtime."""
+"""Queued -> starting: claim a job whose turn it is and hand the attempt to the runtime."""
 
 import logging
 from datetime import timedelta
 from enum import StrEnum
+from itertools import islice
 from uuid import UUID
 
 from django.db import transaction
@@ -16,14 +17,17 @@ from gpu_runtime.protocol.schema import DatasetSummary
 from jobs.models import Job, JobAttempt
 from jobs.runtime_client import RuntimeClient, RuntimeRefused, RuntimeUnreachable
 from jobs.services.attempts import attempt_close, attempt_follow
+from jobs.services.places import Wait, line_turns, wait_of
 from jobs.services.transition import job_note, job_transition
 from jobs.states import ATTEMPT_STATE_OF_WORKLOAD, AttemptState, JobState
+from tenants.models import Tenant
 from tenants.scope import platform_scope
 
 logger = logging.getLogger(__name__)
 
 LEASE = timedelta(seconds=30)  # longer than a submit may take (connect + request timeout)
 ATTEMPTS_MAX = 5
+_LOOK_AHEAD = 500  # of a line: who is further back is told nothing new
 _SPEC: TypeAdapter[JobSpec] = TypeAdapter(JobSpec)
 
 
@@ -54,13 +58,36 @@ def job_dispatch(job_id: UUID, *, runtime: RuntimeClient, status: RuntimeStatus 
         reason = status.reason or "runtime_not_accepting"
         job_note(job, reason=reason, message="The GPU runtime takes no new work; the job starts when it does.")
         return Dispatch.WAITING
-    if job.attempt >= ATTEMPTS_MAX:
-        message = f"The runtime lost this job {job.attempt} times; the limit is {ATTEMPTS_MAX} attempts."
+    if job.attempt - job.attempts_forgiven >= ATTEMPTS_MAX:
+        message = f"The runtime lost this job {ATTEMPTS_MAX} times in a row; that is the limit."
         job_transition(job, to=JobState.FAILED, reason="attempts_exhausted", message=message)
         return Dispatch.FAILED
-    if not job_claim(job, journal_id=status.journal_id):
-        return Dispatch.NOT_QUEUED
+    try:
+        if not job_claim(job, journal_id=status.journal_id):
+            return Dispatch.NOT_QUEUED
+    except NotItsTurn as waits:
+        job_note(job, reason=waits.wait.reason, message=waits.wait.message)
+        return Dispatch.WAITING
     return _hand_over(job, runtime)
+
+
+def tenant_dispatch(tenant_id: UUID, *, runtime: RuntimeClient) -> int:
+    """Start every job of a tenant whose turn it is; say of the others what they wait for. Returns how many started."""
+    ready = jobs_ready(tenant_id)
+    return sum(job_dispatch(job_id, runtime=runtime) == Dispatch.ACCEPTED for job_id in ready)
+
+
+def jobs_ready(tenant_id: UUID, *, older_than: timedelta = timedelta(0)) -> list[UUID]:
+    """Jobs of a tenant whose turn it is, first in line first; those that wait are told why, if that is new."""
+    tenant = Tenant.objects.get(pk=tenant_id)
+    settled = timezone.now() - older_than
+    ready: list[UUID] = []
+    for turn in islice(line_turns(tenant), _LOOK_AHEAD):
+        if turn.wait is None:
+            ready += [turn.job.pk] if turn.job.created_at <= settled else []
+        elif turn.job.reason != turn.wait.reason:
+            job_waits(turn.job.pk, reason=turn.wait.reason, message=turn.wait.message)
+    return ready
 
 
 def job_waits(job_id: UUID, *, reason: str, message: str) -> None:
@@ -70,9 +97,25 @@ def job_waits(job_id: UUID, *, reason: str, message: str) -> None:
         job_note(job, reason=reason, message=message)
 
 
+class NotItsTurn(Exception):
+    """The job may not start yet."""
+
+    def __init__(self, wait: Wait) -> None:
+        super().__init__(wait.reason)
+        self.wait = wait
+
+
 @transaction.atomic
 def job_claim(job: Job, *, journal_id: str) -> bool:
-    """Queued -> starting with the next attempt number and a lease; False if another worker was faster."""
+    """Queued -> starting with the next attempt number and a lease; False if another worker was faster.
+
+    Whose turn it is is decided with the tenant's row locked, so two claims never share the last place. Raises
+    NotItsTurn.
+    """
+    tenant = Tenant.objects.select_for_update(no_key=True).get(pk=job.tenant_id)
+    wait = wait_of(tenant, job.pk)
+    if wait is not None:
+        raise NotItsTurn(wait)
     until = timezone.now() + LEASE
     queued = frozenset({JobState.QUEUED})
     if job_transition(job, to=JobState.STARTING, sources=queued, attempt=F("attempt") + 1, lease_until=until) is None:

@@ -11,8 +11,9 @@ from jobs.models import OutboxMessage
 
 logger = logging.getLogger(__name__)
 
-DISPATCH_JOB, CANCEL_JOB, IMPORT_DATASET = "dispatch_job", "cancel_job", "import_dataset"
-TASK_OF_TOPIC = {topic: f"jobs.tasks.{topic}" for topic in (DISPATCH_JOB, CANCEL_JOB, IMPORT_DATASET)}
+DISPATCH_JOB, DISPATCH_TENANT = "dispatch_job", "dispatch_tenant"
+CANCEL_JOB, IMPORT_DATASET = "cancel_job", "import_dataset"
+TASK_OF_TOPIC = {topic: f"jobs.tasks.{topic}" for topic in (DISPATCH_JOB, DISPATCH_TENANT, CANCEL_JOB, IMPORT_DATASET)}
 _KEEP_SENT = timedelta(days=7)
 
 

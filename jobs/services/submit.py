@@ -6,9 +6,9 @@ from django.db import transaction
 from django.utils import timezone
 
 from gpu_runtime.protocol.job_specs import JobSpec
+from jobs.demand import seats_asked
 from jobs.models import Job
 from jobs.services.admission import admit
-from jobs.services.demand import seats_asked
 from jobs.services.outbox import DISPATCH_JOB, outbox_add
 from jobs.services.transition import job_told
 from jobs.states import JobState

@@ -22,7 +22,7 @@ from jobs.runtime_client import RuntimeClient, RuntimeRefused, RuntimeUnreachabl
 from jobs.services.attempts import attempt_adopt, attempt_close, attempt_follow
 from jobs.services.cancel import cancel_deliver
 from jobs.services.dataset_import import imports_sweep
-from jobs.services.dispatch import Dispatch, job_dispatch, job_waits
+from jobs.services.dispatch import Dispatch, job_dispatch, job_waits, jobs_ready
 from jobs.services.outbox import outbox_drain, outbox_prune
 from jobs.services.transition import job_transition
 from jobs.states import ATTEMPT_STATE_OF_WORKLOAD, ATTEMPT_TERMINAL, TERMINAL, AttemptState, JobState
@@ -79,7 +79,7 @@ def reconcile(*, runtime: RuntimeClient) -> Repaired:
 
 def _with_runtime(runtime: RuntimeClient, status: RuntimeStatus, repaired: Repaired, *, deadline_s: float) -> None:
     repairs: Iterable[tuple[Iterable[Any], Callable[..., None]]] = (
-        (_queued(), _dispatch),
+        (_ready(), _dispatch),
         (_uncertain(status.journal_id), _resolve),
         (_cancelling(), _cancel_again),
         (_orphans(), _stop_orphan),
@@ -101,6 +101,14 @@ def _queued() -> list[UUID]:
     with platform_scope():
         waiting = Job.objects.filter(state=JobState.QUEUED, created_at__lte=timezone.now() - QUEUED_AGE)
         return list(waiting.order_by("created_at").values_list("pk", flat=True)[:_LIMIT])
+
+
+def _ready() -> list[UUID]:
+    """Jobs whose turn it is and whose message was lost, tenant by tenant; the others learn what they wait for."""
+    with platform_scope():
+        waiting = Job.objects.filter(state=JobState.QUEUED, created_at__lte=timezone.now() - QUEUED_AGE)
+        tenants = list(waiting.order_by("tenant_id").values_list("tenant_id", flat=True).distinct())
+    return [job_id for tenant_id in tenants for job_id in jobs_ready(tenant_id, older_than=QUEUED_AGE)]
 
 
 def _dispatch(job_id: UUID, runtime: RuntimeClient, status: RuntimeStatus, repaired: Repaired) -> None:

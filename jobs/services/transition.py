@@ -12,6 +12,7 @@ from django.utils import timezone
 
 from jobs import notify
 from jobs.models import Job, JobEvent
+from jobs.services.outbox import DISPATCH_TENANT, outbox_add
 from jobs.services.webhooks import job_webhook
 from jobs.states import TERMINAL, JobState, may_become
 from tenants.scope import platform_scope
@@ -66,6 +67,8 @@ def job_transition(
             return None
         job.refresh_from_db()
         job_webhook(job)
+        if to in TERMINAL:
+            outbox_add(topic=DISPATCH_TENANT, key=str(job.tenant_id))  # whoever waited for its place
         return _told(job, seq=seq, occurred_at=moment)
 
 
