@@ -98,9 +98,8 @@ class _Ingest:
                 self.refused[reason] += 1
                 level = logging.INFO if reason == "stale_attempt" else logging.ERROR
                 logger.log(level, "journal %s entry %d refused: %s", self.journal_id, event.seq, reason)
-        conflicts = self.rows.write(source=self.journal_id)
-        if conflicts:
-            self.refused["usage_conflict"] += conflicts
+        ingested = self.rows.write(source=self.journal_id)
+        self.refused.update(refusal.code.value for refusal in ingested.refused)
 
     def _reserve(self) -> dict[str, int]:
         """One stream number per entry and job. In key order, so that two batches cannot deadlock."""

@@ -18,7 +18,7 @@ from gpu_runtime.protocol.messages import (
 )
 from jobs.models import Artifact, ArtifactKind, DeviceSpan, Job, JobEvent, MetricPoint, PolicyVersion
 from jobs.services.dataset_import import imports_request
-from tenants.billing.batches import MeteredWork, usage_ingest_batch
+from tenants.billing.batches import Ingested, MeteredWork, usage_ingest_batch
 
 logger = logging.getLogger(__name__)
 
@@ -58,12 +58,12 @@ class Rows:
         self.policies: list[PolicyVersion] = []
         self.progressed: defaultdict[tuple[UUID, int], dict[str, int]] = defaultdict(dict)
 
-    def write(self, *, source: str) -> int:
+    def write(self, *, source: str) -> Ingested:
         """A few statements per table. The unique constraints make a second telling of the same fact a no-op.
 
-        Returns how many usage events were refused, because their id is on the books with other content.
+        Returns what became of the usage events: which were refused and why, and which jobs they were charged to.
         """
-        conflicts = len(usage_ingest_batch(self.works, source=source))
+        ingested = usage_ingest_batch(self.works, source=source)
         JobEvent.objects.bulk_create(self.events, batch_size=_BATCH)
         MetricPoint.objects.bulk_create(self.points, ignore_conflicts=True, batch_size=_BATCH)
         DeviceSpan.objects.bulk_create(self.spans, ignore_conflicts=True, batch_size=_BATCH)
@@ -72,7 +72,7 @@ class Rows:
         PolicyVersion.objects.bulk_create(self.policies, ignore_conflicts=True, batch_size=_BATCH)
         for (job_id, attempt), columns in self.progressed.items():
             Job.objects.filter(pk=job_id, attempt=attempt).update(**columns)
-        return conflicts
+        return ingested
 
     def usage(self, job: Job, event: Event, body: UsageMetered) -> None:
         """What the step cost, of any attempt: the work was done.
@@ -88,6 +88,9 @@ class Rows:
                 occurred_at=moment(event.occurred_at_us),
                 billable=body.billable,
                 reason=body.reason or "",
+                project_id=job.project_id,
+                key_id=job.api_key_id,
+                priority=job.priority,
             )
         )
 

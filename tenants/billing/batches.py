@@ -1,111 +1,158 @@
-"""Writing usage down: stored once, rated in the same transaction, many events in a fixed number of statements."""
+"""Writing usage down: stored once, rated in the same transaction, many events in a fixed number of statements.
+
+Late usage: a month takes events until its invoice is final, which is not before 72 hours after its end. What comes
+later is rated at the price of the moment it happened and put on the invoice of the tenant's oldest open month.
+"""
 
 import logging
-from bisect import bisect_right
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime
-from decimal import Decimal
+from datetime import UTC, date
 from uuid import UUID
 
 from django.db import transaction
+from django.utils import timezone
 
-from gpu_runtime.protocol.base import fingerprint
-from gpu_runtime.protocol.messages import UsageLine
-from tenants.billing.models import DEFAULT_PLAN, Meter, PriceVersion, RatedUsage, UsageEvent
-from tenants.billing.money import amount_of
-from tenants.errors import ApplicationError
+from tenants.billing.models import MeterTotal, RatedUsage, UsageEvent, UsageRollup
+from tenants.billing.periods import LockedPeriods, month_of, periods_lock
+from tenants.billing.rating import RatedLine, Rater
+from tenants.billing.running_sums import sums_add
+from tenants.billing.works import Key, MeteredWork, Refusal, Refused
+
+__all__ = ["Ingested", "Key", "MeteredWork", "Refusal", "Refused", "usage_ingest_batch"]
 
 logger = logging.getLogger(__name__)
 
 _ROWS_PER_STATEMENT = 500
-Key = tuple[UUID, str]  # tenant and event id: with the source, unique for ever
+_RollupKey = tuple[UUID, date, date, UUID, str, str]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class MeteredWork:
-    """One usage event of one tenant."""
+class Ingested:
+    """What became of a batch."""
 
-    tenant_id: UUID
-    job_id: UUID
-    event_id: str
-    lines: Sequence[UsageLine]
-    occurred_at: datetime
-    billable: bool = True
-    reason: str = ""
-
-    @property
-    def key(self) -> Key:
-        return self.tenant_id, self.event_id
-
-    @property
-    def content_sha256(self) -> str:
-        """SHA-256 of everything it says. Raises ApplicationError for no lines, unknown or repeated meters."""
-        meters = [line.meter for line in self.lines]
-        if not meters or len(set(meters)) != len(meters) or not set(meters) <= set(Meter.values):
-            raise ApplicationError(
-                code="usage_invalid",
-                detail=f"A usage event needs one line per meter out of {Meter.values}; got {meters}.",
-            )
-        return fingerprint(
-            {
-                "job_id": str(self.job_id),
-                "lines": {line.meter: line.quantity for line in self.lines},
-                "occurred_at": self.occurred_at.timestamp(),
-                "billable": self.billable,
-                "reason": self.reason,
-            }
-        )
+    refused: tuple[Refused, ...] = ()
+    charged: tuple[tuple[UUID, UUID], ...] = ()  # (tenant id, job id) of everything new, in order, each once
 
 
 @transaction.atomic
-def usage_ingest_batch(works: Sequence[MeteredWork], *, source: str) -> list[Key]:
-    """Store and rate events of any tenants; needs the platform's scope. Returns the keys refused.
+def usage_ingest_batch(works: Sequence[MeteredWork], *, source: str) -> Ingested:
+    """Store and rate events of any tenants; needs the platform's scope, or that of their one tenant.
 
     (tenant, source, event_id) takes effect once, for ever: a repeat is a no-op, the same key with other content
     is logged and refused, the first telling stands. What is not billable is rated at 0 and keeps its reason, so
     that every event has exactly one rating. Raises ApplicationError for unknown meters or if no price is valid, and
-    then stores nothing. The caller makes sure that one source is ingested by one transaction at a time.
+    then stores nothing. Two transactions may tell the same events at once: the months' locks order them, except
+    where they disagree about the month, which ends in an IntegrityError of the second.
     """
+    if not works:
+        return Ingested()
+    refused: list[Refused] = []
+    now = timezone.now()
+    possible = [work for work in works if not _refuse(work, work.fault(now), source, refused)]
+    if not possible:
+        return Ingested(refused=tuple(refused))
+    periods = periods_lock({(work.tenant_id, month_of(work.occurred_at)) for work in possible}, now=now)
+    fresh = _fresh(possible, source, refused)
+    rater = Rater.read(fresh)
+    lines = _rated(fresh, rater, source, refused)
+    if lines:
+        _store(lines, periods, source)
+        _count(rater)
+    return Ingested(
+        refused=tuple(refused),
+        charged=tuple(dict.fromkeys((line.work.tenant_id, line.work.job_id) for line in lines)),
+    )
+
+
+def _refuse(work: MeteredWork, code: Refusal | None, source: str, refused: list[Refused]) -> bool:
+    if code is None:
+        return False
+    told = {
+        Refusal.CONFLICT: "came again with other content",
+        Refusal.FUTURE: f"claims to happen at {work.occurred_at.isoformat()}",
+        Refusal.IMPLAUSIBLE: f"claims {[(line.meter, line.quantity) for line in work.lines]}",
+    }[code]
+    logger.error("usage event %s of %s %s: refused", work.event_id, source, told)
+    refused.append(Refused(tenant_id=work.tenant_id, event_id=work.event_id, code=code))
+    return True
+
+
+def _fresh(works: Sequence[MeteredWork], source: str, refused: list[Refused]) -> list[MeteredWork]:
+    """Events that nobody told before; of repeats those that contradict are refused."""
     told = _known(works, source)
-    fresh: list[MeteredWork] = []
-    refused: list[Key] = []
+    fresh = []
     for work in works:
-        content = work.content_sha256
         if work.key not in told:
-            told[work.key] = content
+            told[work.key] = work.content_sha256
             fresh.append(work)
-        elif told[work.key] != content:
-            logger.error("usage event %s of %s came again with other content: refused", work.event_id, source)
-            refused.append(work.key)
-    _store(fresh, source)
-    return refused
+        elif told[work.key] != work.content_sha256:
+            _refuse(work, Refusal.CONFLICT, source, refused)
+    return fresh
 
 
 def _known(works: Sequence[MeteredWork], source: str) -> dict[Key, str]:
     """Content of the events among these that are on the books."""
-    ids = sorted({work.event_id for work in works})
-    rows = UsageEvent.objects.filter(source=source, event_id__in=ids)
+    rows = UsageEvent.objects.filter(
+        tenant_id__in={work.tenant_id for work in works},
+        source=source,
+        event_id__in=sorted({work.event_id for work in works}),
+    )
     told = rows.values_list("tenant_id", "event_id", "content_sha256")
     return {(tenant_id, event_id): content for tenant_id, event_id, content in told}
 
 
-def _store(works: Sequence[MeteredWork], source: str) -> None:
-    prices = _Prices(line.meter for work in works for line in work.lines)
-    events = UsageEvent.objects.bulk_create(
-        [_event(work, line, source) for work in works for line in work.lines], batch_size=_ROWS_PER_STATEMENT
+def _rated(works: Sequence[MeteredWork], rater: Rater, source: str, refused: list[Refused]) -> list[RatedLine]:
+    rated: list[RatedLine] = []
+    for work in works:
+        lines = rater.rate(work)
+        if lines is None:
+            _refuse(work, Refusal.IMPLAUSIBLE, source, refused)
+        else:
+            rated += lines
+    return rated
+
+
+def _store(lines: Sequence[RatedLine], periods: LockedPeriods, source: str) -> None:
+    months = [periods.invoiced_in(line.work.tenant_id, month_of(line.work.occurred_at)) for line in lines]
+    events = UsageEvent.objects.bulk_create([_event(line, source) for line in lines], batch_size=_ROWS_PER_STATEMENT)
+    RatedUsage.objects.bulk_create(
+        [_rating(line, event, month) for line, event, month in zip(lines, events, months, strict=True)],
+        batch_size=_ROWS_PER_STATEMENT,
     )
-    RatedUsage.objects.bulk_create([_rated(event, prices) for event in events], batch_size=_ROWS_PER_STATEMENT)
+    rollups: dict[_RollupKey, UsageRollup] = {}
+    for line, month in zip(lines, months, strict=True):
+        row = _rollup(line, month)
+        key = (row.tenant_id, row.period, row.day, row.job_id, row.meter, row.reason)
+        if key in rollups:
+            rollups[key].quantity += row.quantity
+            rollups[key].amount += row.amount
+        else:
+            rollups[key] = row
+    unique = ("tenant", "period", "day", "job_id", "meter", "reason")
+    sums_add(list(rollups.values()), unique=unique, sums=("quantity", "amount"))
 
 
-def _event(work: MeteredWork, line: UsageLine, source: str) -> UsageEvent:
+def _count(rater: Rater) -> None:
+    """Advance the months' running totals."""
+    rows = [
+        MeterTotal(tenant_id=tenant_id, meter=meter, month=month, quantity=quantity)
+        for (tenant_id, meter, month), quantity in rater.advanced.items()
+    ]
+    sums_add(rows, unique=("tenant", "meter", "month"), sums=("quantity",))
+
+
+def _event(line: RatedLine, source: str) -> UsageEvent:
+    work = line.work
     return UsageEvent(
         tenant_id=work.tenant_id,
         job_id=work.job_id,
+        project_id=work.project_id,
+        key_id=work.key_id,
         source=source,
         event_id=work.event_id,
-        meter=line.meter,
-        quantity=line.quantity,
+        meter=line.line.meter,
+        quantity=line.line.quantity,
         billable=work.billable,
         reason=work.reason,
         occurred_at=work.occurred_at,
@@ -113,36 +160,31 @@ def _event(work: MeteredWork, line: UsageLine, source: str) -> UsageEvent:
     )
 
 
-def _rated(event: UsageEvent, prices: "_Prices") -> RatedUsage:
-    price = prices.at(event.meter, event.occurred_at)
-    amount = amount_of(event.quantity, price.amount, price.per) if event.billable else Decimal(0)
+def _rating(line: RatedLine, event: UsageEvent, month: date) -> RatedUsage:
     return RatedUsage(
-        tenant_id=event.tenant_id,
+        tenant_id=line.work.tenant_id,
         event=event,
-        job_id=event.job_id,
-        price=price,
-        amount=amount,
-        currency=price.currency,
-        period=event.occurred_at.astimezone(UTC).date().replace(day=1),
+        job_id=line.work.job_id,
+        price=line.version,
+        factor_permille=line.permille,
+        amount=line.amount,
+        currency=line.version.currency,
+        period=month,
     )
 
 
-class _Prices:
-    """The price versions of some meters, read once."""
-
-    def __init__(self, meters: Iterable[str]) -> None:
-        self._versions: dict[str, list[PriceVersion]] = {}
-        for version in PriceVersion.objects.filter(plan__code=DEFAULT_PLAN, meter__in=set(meters)).order_by(
-            "valid_from"
-        ):
-            self._versions.setdefault(version.meter, []).append(version)
-
-    def at(self, meter: str, moment: datetime) -> PriceVersion:
-        """The version valid at a moment. Raises ApplicationError if none is: usage is never silently free."""
-        versions = self._versions.get(meter, [])
-        index = bisect_right(versions, moment, key=lambda version: version.valid_from)
-        if index == 0:
-            raise ApplicationError(
-                code="no_price", status=409, detail=f"No price of {meter!r} is valid at {moment.isoformat()}."
-            )
-        return versions[index - 1]
+def _rollup(line: RatedLine, month: date) -> UsageRollup:
+    work = line.work
+    return UsageRollup(
+        tenant_id=work.tenant_id,
+        period=month,
+        day=work.occurred_at.astimezone(UTC).date(),
+        job_id=work.job_id,
+        project_id=work.project_id,
+        key_id=work.key_id,
+        meter=line.line.meter,
+        reason=work.free_reason,
+        quantity=line.line.quantity,
+        amount=line.amount,
+        currency=line.version.currency,
+    )

@@ -1,58 +1,83 @@
-"""Reading the bill. Sums are exact: quantities are integers, money is Decimal."""
+"""Reading the bill, from running sums. Exact: quantities are integers, money is Decimal.
 
-from collections.abc import Collection, Iterator
+A month or a day is that in which usage happened (UTC), whichever invoice it is on.
+"""
+
+from collections.abc import Collection
 from dataclasses import dataclass
-from datetime import date, datetime
+from datetime import UTC, date, datetime, time
 from decimal import Decimal
-from itertools import groupby
 from typing import Any, Literal
 from uuid import UUID
 
-from django.db.models import F, QuerySet, Sum
-from django.db.models.functions import TruncDate
+from django.db.models import Q, QuerySet, Sum
 
-from tenants.billing.models import Meter, PriceVersion, RatedUsage, UsageEvent
-from tenants.models import Tenant
+from tenants.billing.costs import Cost, CostLine, Free, UsageTotal, cost_of, lines_of, total_of
+from tenants.billing.models import COMPUTE_METERS, Meter, PriceVersion, RatedUsage, UsageEvent, UsageRollup
+from tenants.billing.periods import month_after
+from tenants.models import ApiKey, Project, Tenant
 from tenants.scope import platform_scope, tenant_scope
 
-GroupBy = Literal["meter", "job", "day"]
-DEFAULT_CURRENCY = "EUR"
+__all__ = [
+    "Cost",
+    "CostLine",
+    "Free",
+    "GroupBy",
+    "Spending",
+    "UsageFilter",
+    "UsageTotal",
+    "compute_us",
+    "job_cost",
+    "job_costs",
+    "metered_us",
+    "prices",
+    "rating_check",
+    "spending_of",
+    "spent",
+    "spent_of_job",
+    "spent_of_jobs",
+    "spent_of_key",
+    "tenant_cost",
+    "usage_totals",
+]
+
+GroupBy = Literal["meter", "job", "day", "project", "key"]
+_COLUMN: dict[GroupBy, str] = {
+    "meter": "meter",
+    "job": "job_id",
+    "day": "day",
+    "project": "project_id",
+    "key": "key_id",
+}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Free:
-    """Work that was metered and not billed, and why."""
+class UsageFilter:
+    """Which usage: within [since, until) days, of one job, project or key. None: of all."""
 
-    reason: str
-    quantity: int
+    since: date | None = None
+    until: date | None = None
+    job_id: UUID | None = None
+    project_id: UUID | None = None
+    key_id: UUID | None = None
+
+    def apply(self, rows: QuerySet[UsageRollup]) -> QuerySet[UsageRollup]:
+        wanted = {
+            "day__gte": self.since,
+            "day__lt": self.until,
+            "job_id": self.job_id,
+            "project_id": self.project_id,
+            "key_id": self.key_id,
+        }
+        return rows.filter(**{name: value for name, value in wanted.items() if value is not None})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class CostLine:
-    """One meter's share of a cost. ``amount`` has 12 places; round for display only. ``free``: part of it."""
+class Spending:
+    """What a job has used so far: money, and microseconds of measured device time that are billed."""
 
-    meter: str
-    quantity: int
     amount: Decimal
-    currency: str
-    free: tuple[Free, ...] = ()
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Cost:
-    """Priced usage: ``amount == sum(line.amount)``."""
-
-    amount: Decimal
-    currency: str
-    lines: tuple[CostLine, ...]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class UsageTotal:
-    """Quantity and money of one meter within one group."""
-
-    group: str | UUID | date
-    line: CostLine
+    compute_us: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -70,36 +95,86 @@ class RatingCheck:
 def job_cost(tenant: Tenant, job_id: UUID | str) -> Cost:
     """What a job has cost so far."""
     with tenant_scope(tenant):
-        return _cost(RatedUsage.objects.filter(job_id=job_id))
+        return cost_of(UsageRollup.objects.filter(job_id=job_id))
 
 
 def job_costs(tenant: Tenant, job_ids: Collection[UUID]) -> dict[UUID, Cost]:
     """What each of these jobs has cost so far, in one query; jobs without usage cost nothing."""
     lines: dict[UUID, list[CostLine]] = {job_id: [] for job_id in job_ids}
     with tenant_scope(tenant):
-        rated = RatedUsage.objects.filter(job_id__in=job_ids)
-        for job_id, line in _lines(rated, "job_id"):
+        for job_id, line in lines_of(UsageRollup.objects.filter(job_id__in=job_ids), "job_id"):
             lines[job_id].append(line)
-    return {job_id: _total(tuple(own)) for job_id, own in lines.items()}
+    return {job_id: total_of(tuple(own)) for job_id, own in lines.items()}
 
 
 def tenant_cost(tenant: Tenant, *, since: datetime | None = None, until: datetime | None = None) -> Cost:
-    """What a tenant has used within [since, until)."""
+    """What a tenant has used within [since, until), both midnight UTC. Raises ValueError for other moments."""
     with tenant_scope(tenant):
-        rated = RatedUsage.objects.all()
-        if since is not None:
-            rated = rated.filter(event__occurred_at__gte=since)
-        if until is not None:
-            rated = rated.filter(event__occurred_at__lt=until)
-        return _cost(rated)
+        wanted = UsageFilter(since=since and _day(since), until=until and _day(until))
+        return cost_of(wanted.apply(UsageRollup.objects.all()))
 
 
-def usage_totals(tenant: Tenant, *, job_id: UUID | None = None, group_by: GroupBy = "meter") -> list[UsageTotal]:
-    """Usage by meter, by job and meter, or by UTC day and meter."""
-    group: Any = {"meter": F("event__meter"), "job": F("job_id"), "day": TruncDate("event__occurred_at")}[group_by]
+def usage_totals(
+    tenant: Tenant, *, job_id: UUID | None = None, group_by: GroupBy = "meter", wanted: UsageFilter | None = None
+) -> list[UsageTotal]:
+    """Usage by meter; or by job, UTC day, project or API key, and meter."""
+    wanted = wanted or UsageFilter(job_id=job_id)
     with tenant_scope(tenant):
-        rated = RatedUsage.objects.filter(job_id=job_id) if job_id else RatedUsage.objects.all()
-        return [UsageTotal(group=own, line=line) for own, line in _lines(rated.annotate(group=group), "group")]
+        found = list(lines_of(wanted.apply(UsageRollup.objects.all()), _COLUMN[group_by]))
+        labels = _labels(group_by, {group for group, _ in found})
+        return [UsageTotal(group=group, line=line, label=labels.get(group, "")) for group, line in found]
+
+
+def spent(tenant: Tenant | UUID, *, month: date, project: Project | UUID | None = None) -> Decimal:
+    """Money for usage of the calendar month that begins at ``month``, of the tenant or of one of its projects."""
+    rows = _of(tenant).filter(day__gte=month, day__lt=month_after(month))
+    return _money(rows if project is None else rows.filter(project_id=_pk(project)))
+
+
+def spent_of_job(tenant: Tenant | UUID, job_id: UUID) -> Decimal:
+    """Money for everything a job has used."""
+    return _money(_of(tenant).filter(job_id=job_id))
+
+
+def spent_of_jobs(tenant: Tenant | UUID, job_ids: Collection[UUID]) -> dict[UUID, Decimal]:
+    """Money for everything each of these jobs has used, in one query."""
+    rows = _of(tenant).filter(job_id__in=job_ids).values("job_id").annotate(money=Sum("amount"))
+    with platform_scope():
+        return dict.fromkeys(job_ids, Decimal(0)) | {row["job_id"]: row["money"] for row in rows}
+
+
+def spent_of_key(tenant: Tenant | UUID, key: ApiKey | UUID) -> Decimal:
+    """Money for everything that jobs submitted with an API key have used."""
+    return _money(_of(tenant).filter(key_id=_pk(key)))
+
+
+def spending_of(jobs: Collection[tuple[UUID, UUID]]) -> dict[tuple[UUID, UUID], Spending]:
+    """What each (tenant id, job id) has used so far, of any tenants, in one query. For the platform."""
+    with platform_scope():
+        rows = UsageRollup.objects.filter(
+            tenant_id__in={tenant_id for tenant_id, _ in jobs}, job_id__in={job_id for _, job_id in jobs}
+        )
+        time_us = Sum("quantity", filter=Q(meter__in=COMPUTE_METERS, reason=""), default=0)
+        sums = rows.values("tenant_id", "job_id").annotate(money=Sum("amount"), time_us=time_us)
+        found = {
+            (row["tenant_id"], row["job_id"]): Spending(amount=row["money"], compute_us=int(row["time_us"]))
+            for row in sums
+        }
+    return {key: found.get(key, Spending(amount=Decimal(0), compute_us=0)) for key in jobs}
+
+
+def compute_us(tenant: Tenant | UUID, *, month: date | None = None, job: UUID | None = None) -> int:
+    """Microseconds of measured device time that are billed, of a calendar month or a job, else of all time.
+
+    What the platform has to do again is not among them: nobody's limit is used up by our faults.
+    """
+    rows = _of(tenant).filter(meter__in=COMPUTE_METERS, reason="")
+    if month is not None:
+        rows = rows.filter(day__gte=month, day__lt=month_after(month))
+    if job is not None:
+        rows = rows.filter(job_id=job)
+    with platform_scope():
+        return int(rows.aggregate(total=Sum("quantity", default=0))["total"])
 
 
 def prices() -> QuerySet[PriceVersion]:
@@ -128,33 +203,33 @@ def rating_check() -> RatingCheck:
         return RatingCheck(events=UsageEvent.objects.count(), rated=RatedUsage.objects.count())
 
 
-def _cost(rated: QuerySet[RatedUsage]) -> Cost:
-    return _total(tuple(line for _, line in _lines(rated)))
+def _of(tenant: Tenant | UUID) -> QuerySet[UsageRollup]:
+    """One tenant's rollups, whichever scope is open."""
+    with platform_scope():
+        return UsageRollup.objects.filter(tenant_id=_pk(tenant))
 
 
-def _lines(rated: QuerySet[RatedUsage], group: str = "") -> Iterator[tuple[Any, CostLine]]:
-    """(value of ``group``, line) for every value, meter and currency, in that order."""
-    keys = (*([group] if group else []), "event__meter", "currency")
-    reasons = ("event__billable", "event__reason")
-    rows = rated.values(*keys, *reasons).annotate(quantity=Sum("event__quantity"), total=Sum("amount"))
-    for key, parts in groupby(rows.order_by(*keys, *reasons), key=lambda row: tuple(row[name] for name in keys)):
-        yield key[0], _line(list(parts))
+def _pk(row: Tenant | Project | ApiKey | UUID) -> UUID:
+    return row if isinstance(row, UUID) else row.pk
 
 
-def _line(parts: list[dict[str, Any]]) -> CostLine:
-    """Of one meter, by what was billed and why not."""
-    free = [part for part in parts if not part["event__billable"]]
-    return CostLine(
-        meter=parts[0]["event__meter"],
-        quantity=sum(int(part["quantity"]) for part in parts),
-        amount=sum((part["total"] for part in parts), Decimal(0)),
-        currency=parts[0]["currency"],
-        free=tuple(Free(reason=part["event__reason"], quantity=int(part["quantity"])) for part in free),
-    )
+def _money(rows: QuerySet[UsageRollup]) -> Decimal:
+    with platform_scope():
+        total: Decimal = rows.aggregate(total=Sum("amount"))["total"] or Decimal(0)
+        return total
 
 
-def _total(lines: tuple[CostLine, ...]) -> Cost:
-    currencies = {line.currency for line in lines} or {DEFAULT_CURRENCY}
-    if len(currencies) > 1:
-        raise ValueError(f"usage in several currencies cannot be added up: {sorted(currencies)}")
-    return Cost(amount=sum((line.amount for line in lines), Decimal(0)), currency=currencies.pop(), lines=lines)
+def _day(moment: datetime) -> date:
+    own = moment.astimezone(UTC)
+    if own.time() != time(0):
+        raise ValueError(f"running sums are by UTC day: {moment.isoformat()} is not midnight")
+    return own.date()
+
+
+def _labels(group_by: GroupBy, groups: set[Any]) -> dict[Any, str]:
+    """Projects and keys by name; every other group says itself what it is."""
+    if group_by == "project":
+        return {row.pk: row.slug for row in Project.objects.filter(pk__in=groups - {None})}
+    if group_by == "key":
+        return {row.pk: f"{row.name} ({row.prefix})" for row in ApiKey.objects.filter(pk__in=groups - {None})}
+    return {}

@@ -9,11 +9,18 @@ from django.db import IntegrityError, transaction
 from django.utils import timezone
 
 from gpu_runtime.protocol.messages import UsageLine
-from tenants.billing.batches import MeteredWork, usage_ingest_batch
+from gpu_runtime.protocol.ordering import PRIORITY_DEFAULT
+from tenants.billing.batches import MeteredWork, Refusal, usage_ingest_batch
 from tenants.billing.models import DEFAULT_PLAN, Meter, PricePlan, PriceVersion
 from tenants.errors import ApplicationError
 from tenants.models import Tenant
 from tenants.scope import tenant_scope
+
+_REFUSED = {
+    Refusal.CONFLICT: "Usage event {event_id!r} is known with other content.",
+    Refusal.FUTURE: "Usage event {event_id!r} claims to happen in the future.",
+    Refusal.IMPLAUSIBLE: "Usage event {event_id!r} claims more than any job can use.",
+}
 
 
 def usage_ingest(
@@ -26,10 +33,13 @@ def usage_ingest(
     occurred_at: datetime,
     billable: bool = True,
     reason: str | None = None,
+    project_id: UUID | None = None,
+    key_id: UUID | None = None,
+    priority: int = PRIORITY_DEFAULT,
 ) -> None:
     """Store and rate one event, whoever else does so at the same time; the rules of `usage_ingest_batch`.
 
-    Raises ApplicationError, 409 if the same id is known with other content.
+    Raises ApplicationError, 409 if it is refused: its code says why.
     """
     work = MeteredWork(
         tenant_id=tenant.pk,
@@ -39,16 +49,17 @@ def usage_ingest(
         occurred_at=occurred_at,
         billable=billable,
         reason=reason or "",
+        project_id=project_id,
+        key_id=key_id,
+        priority=priority,
     )
     with tenant_scope(tenant):
         try:
-            refused = usage_ingest_batch([work], source=source)
-        except IntegrityError:  # somebody was quicker: now it is on the books
-            refused = usage_ingest_batch([work], source=source)
-    if refused:
-        raise ApplicationError(
-            code="usage_conflict", status=409, detail=f"Usage event {event_id!r} is known with other content."
-        )
+            ingested = usage_ingest_batch([work], source=source)
+        except IntegrityError:  # somebody was quicker, with another month: now it is on the books
+            ingested = usage_ingest_batch([work], source=source)
+    for refusal in ingested.refused:
+        raise ApplicationError(code=refusal.code, status=409, detail=_REFUSED[refusal.code].format(event_id=event_id))
 
 
 @transaction.atomic

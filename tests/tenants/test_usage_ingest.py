@@ -9,12 +9,12 @@ from django.db import connection
 
 from gpu_runtime.protocol.messages import UsageLine
 from tenants.billing import selectors
-from tenants.billing.models import Meter, PriceVersion, RatedUsage, UsageEvent
+from tenants.billing.models import Meter, RatedUsage, UsageEvent
 from tenants.errors import ApplicationError
 from tenants.scope import platform_scope
 from tests.support.factories import TenantFactory, moment
 from tests.support.story import Person, Story
-from tests.support.usage import ingest, set_prices
+from tests.support.usage import ingest, set_price, set_prices
 
 JOB = uuid.UUID(int=7)
 
@@ -95,9 +95,7 @@ def test_what_is_not_billable_is_rated_at_zero_and_keeps_its_reason(alice: Perso
 
 
 def test_the_price_is_the_one_valid_when_it_happened(alice: Person):
-    PriceVersion.objects.create(
-        meter="train.samples", amount=Decimal(1), per=1, valid_from=moment("2026-05-02T00:00:00")
-    )
+    set_price("train.samples", "1", per=1, valid_from=moment("2026-05-02T00:00:00"))
 
     def samples_cost(text: str) -> Decimal:
         rows = ingest(alice.tenant, samples=1_000, occurred_at=moment(text))

@@ -1,0 +1,51 @@
+"""Calendar months (UTC) of tenants: who locks them, and on which month's invoice usage goes."""
+
+from collections import defaultdict
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, date, datetime
+from uuid import UUID
+
+from tenants.billing.models import BillingPeriod
+
+TenantMonth = tuple[UUID, date]  # tenant and the first day of a month
+
+
+def month_of(moment: datetime) -> date:
+    """First day of the UTC month in which something happened."""
+    return moment.astimezone(UTC).date().replace(day=1)
+
+
+def month_after(month: date) -> date:
+    """First day of the next month."""
+    return date(month.year + month.month // 12, month.month % 12 + 1, 1)
+
+
+@dataclass(frozen=True, slots=True)
+class LockedPeriods:
+    """Months of some tenants that nobody can close, or write usage to, before this transaction ends."""
+
+    open_months: Mapping[UUID, Sequence[date]]  # rising
+
+    def invoiced_in(self, tenant_id: UUID, month: date) -> date:
+        """The month whose invoice usage of ``month`` is on: itself, or the tenant's oldest open one after it."""
+        return next(start for start in self.open_months[tenant_id] if start >= month)
+
+
+def periods_lock(months: Collection[TenantMonth], *, now: datetime) -> LockedPeriods:
+    """Lock these months and all later ones of their tenants, in key order; months nobody knew yet are made.
+
+    The month of ``now`` is among them, so usage of a closed month always finds an open one. Two statements.
+    """
+    wanted = sorted({*months, *((tenant_id, month_of(now)) for tenant_id, _ in months)})
+    BillingPeriod.objects.bulk_create(
+        [BillingPeriod(tenant_id=tenant_id, start=start) for tenant_id, start in wanted], ignore_conflicts=True
+    )
+    rows = BillingPeriod.objects.filter(
+        tenant_id__in={tenant_id for tenant_id, _ in wanted}, start__gte=min(start for _, start in wanted)
+    )
+    open_months: defaultdict[UUID, list[date]] = defaultdict(list)
+    for row in rows.order_by("tenant_id", "start").select_for_update(no_key=True):
+        if row.closed_at is None:
+            open_months[row.tenant_id].append(row.start)
+    return LockedPeriods(open_months)
