@@ -9,6 +9,7 @@ from importlib import import_module
 _TOOLS = {
     "act": ("gpu_runtime.models.act", "run an exported adapter on a dataset's episode and print its actions"),
     "evaluate": ("gpu_runtime.workflows.evaluate_cli", "play an exported adapter in its environment, count successes"),
+    "preview": ("gpu_runtime.data.preview_cli", "print a dataset's episodes, an episode's curves or a frame"),
     "record": ("gpu_runtime.environments.record", "record demonstrations in an environment as a LeRobot dataset"),
     "validate": ("gpu_runtime.data.cli", "check a LeRobot dataset and print the report"),
 }

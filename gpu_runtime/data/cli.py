@@ -27,7 +27,7 @@ _PR_SET_PDEATHSIG = 1
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Limits:
-    """What one validation may use."""
+    """What one validation, or one look into a dataset, may use."""
 
     memory_mib: int = 4096
     cpu_s: int = 3600
@@ -58,13 +58,14 @@ def _parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("--declared", metavar="JSON", help="what info.json cannot say, as a JSON object")
     parser.add_argument(
-        "--memory-mib", type=_positive, default=Limits().memory_mib, help="address space of the reader"
+        "--memory-mib", type=positive, default=Limits().memory_mib, help="address space of the reader"
     )
-    parser.add_argument("--cpu-s", type=_positive, default=Limits().cpu_s, help="CPU seconds of the reader")
+    parser.add_argument("--cpu-s", type=positive, default=Limits().cpu_s, help="CPU seconds of the reader")
     return parser
 
 
-def _positive(text: str) -> int:
+def positive(text: str) -> int:
+    """A command line's whole number from 1 on."""
     value = int(text)
     if value < 1:
         raise argparse.ArgumentTypeError(f"{text} must be at least 1")
@@ -116,7 +117,7 @@ def _run_child(
     try:
         _die_with_parent()
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # stdout is for the one report
-        _apply(limits)
+        apply_limits(limits)
         from gpu_runtime.data.imports import validate_path  # loads the readers: in the child only
 
         report = validate_path(path, extract_to=extract_to, declared=declared, watcher=_Place(place).write)
@@ -148,7 +149,8 @@ def _die_with_parent() -> None:
         ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
 
 
-def _apply(limits: Limits) -> None:
+def apply_limits(limits: Limits) -> None:
+    """Bound this process: address space, CPU seconds, no core dumps."""
     memory = limits.memory_mib * 2**20
     resource.setrlimit(resource.RLIMIT_AS, (memory, memory))
     resource.setrlimit(resource.RLIMIT_CPU, (limits.cpu_s, limits.cpu_s + 5))
