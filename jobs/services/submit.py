@@ -9,41 +9,54 @@ from gpu_runtime.protocol.job_specs import JobSpec
 from jobs.demand import seats_asked
 from jobs.models import Job
 from jobs.services.admission import admit
+from jobs.services.entry import require_possible, require_room_in_line, tenant_locked
 from jobs.services.outbox import DISPATCH_JOB, outbox_add
+from jobs.services.start import Start
 from jobs.services.transition import job_told
 from jobs.states import JobState
 from tenants.bodies import parse_body
 from tenants.identity import Actor
-from tenants.models import DEFAULT_PROJECT, Project, Tenant
+from tenants.models import Project, Tenant
+from tenants.quotas.limits import limits_read
 from tenants.scope import tenant_scope
+from tenants.selectors import project_for
 
 
 @transaction.atomic
 def job_submit(*, tenant: Tenant, actor: Actor | None, spec: Any) -> Job:
     """Check a JSON specification and queue the job. Durable once the transaction commits, broker or no broker.
 
-    Raises ApplicationError 422 naming each refused field by JSON pointer, its value and what is allowed.
+    Raises ApplicationError: 422 naming each refused field by JSON pointer, its value and what is allowed; 403 if the
+    tenant is paused; 409 `quota_exceeded` with the limit and what is used of it.
     """
     wanted: JobSpec = parse_body(JobSpec, spec)
     with tenant_scope(tenant):
-        start = admit(tenant, wanted)
-        job = Job.objects.create(
-            tenant=tenant,
-            project=Project.objects.get(slug=wanted.project or DEFAULT_PROJECT),
-            api_key=actor.key if actor else None,
-            priority=wanted.priority,
-            env_seats=seats_asked(wanted),
-            kind=wanted.kind,
-            name=wanted.name,
-            spec=wanted.model_dump(mode="json"),
-            base_model=start.base_model,
-            head=start.head,
-            dataset_version=start.dataset_version,
-            policy=start.policy,
-            state=JobState.QUEUED,
-            total_steps=wanted.total_steps,
-            created_by=actor.user if actor else None,
-        )
+        tenant = tenant_locked(tenant)
+        project = project_for(actor or tenant, wanted.project)
+        start, limits = admit(tenant, wanted), limits_read(tenant)
+        require_possible(wanted, project, limits)
+        require_room_in_line(tenant, project, limits)
+        job = _insert(wanted, start, tenant=tenant, project=project, actor=actor)
         job_told(job, occurred_at=timezone.now())
         outbox_add(topic=DISPATCH_JOB, key=str(job.pk))
         return job
+
+
+def _insert(wanted: JobSpec, start: Start, *, tenant: Tenant, project: Project, actor: Actor | None) -> Job:
+    return Job.objects.create(
+        tenant=tenant,
+        project=project,
+        api_key=actor.key if actor else None,
+        priority=wanted.priority,
+        env_seats=seats_asked(wanted),
+        kind=wanted.kind,
+        name=wanted.name,
+        spec=wanted.model_dump(mode="json"),
+        base_model=start.base_model,
+        head=start.head,
+        dataset_version=start.dataset_version,
+        policy=start.policy,
+        state=JobState.QUEUED,
+        total_steps=wanted.total_steps,
+        created_by=actor.user if actor else None,
+    )

@@ -7,6 +7,7 @@ from tenants.audit.services import audit
 from tenants.errors import ApplicationError
 from tenants.identity import Actor
 from tenants.models import DEFAULT_PROJECT, Membership, Project, Role, Tenant, TenantState, User
+from tenants.quotas.signals import limits_changed
 from tenants.scope import tenant_scope
 
 
@@ -52,4 +53,5 @@ def _set_state(*, by: Actor | User, tenant: Tenant, state: TenantState, reason: 
         row.state, row.paused_reason = state, reason
         row.save(update_fields=["state", "paused_reason"])
         audit(by=by, verb=verb, target=row, tenant=row, before=before, after=after, reason=reason)
+        limits_changed.send(Tenant, tenant_id=row.pk)  # what is queued may start, or learns why it does not
     return row
