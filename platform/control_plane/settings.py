@@ -1,6 +1,7 @@
 """One settings module; `conf.environment` reads the environment and fills in the embedded defaults."""
 
 from control_plane.conf import environment as env
+from control_plane.conf import outside
 from control_plane.conf.static import static_revision
 from gpu_runtime.protocol.catalog import DEFAULT_BASE_MODELS, parse_base_models
 
@@ -142,10 +143,14 @@ CELERY_TASK_IGNORE_RESULT = True
 CELERY_TASK_TIME_LIMIT = 60
 CELERY_TASK_SOFT_TIME_LIMIT = 45
 CELERY_WORKER_PREFETCH_MULTIPLIER = 1
+# Receivers of webhooks may be slow: their queue has senders of its own.
+CELERY_TASK_ROUTES = {"tenants.webhooks.tasks.deliver": {"queue": "webhooks"}}
 CELERY_BEAT_SCHEDULE_FILENAME = str(STATE_DIR / "celerybeat-schedule")
 CELERY_BEAT_SCHEDULE = {
     "reconcile": {"task": "jobs.tasks.reconcile", "schedule": 5.0},
     "purge_idempotency": {"task": "tenants.tasks.purge_idempotency", "schedule": 3600.0},
+    "sweep_webhooks": {"task": "tenants.webhooks.tasks.sweep", "schedule": 5.0},
+    "prune_webhooks": {"task": "tenants.webhooks.tasks.prune", "schedule": 3600.0},
     "sweep_storage": {"task": "tenants.datasets.tasks.sweep_storage", "schedule": 3600.0},
 }
 
@@ -210,3 +215,9 @@ JOYNEXUS_DATASET_ROOT = env.dataset_root()
 JOYNEXUS_UPLOAD_MAX_BYTES = env.whole_number("JOYNEXUS_UPLOAD_MAX_BYTES", 8 * 2**30)
 JOYNEXUS_VALIDATIONS_MAX = env.whole_number("JOYNEXUS_VALIDATIONS_MAX", 1)  # fewer than worker processes
 JOYNEXUS_BODY_MAX_BYTES = 4 * 2**20  # of every request but an upload
+
+# Webhooks go to public addresses by TLS. An operator may open networks of their own, to plain HTTP too.
+JOYNEXUS_WEBHOOK_KEYS = outside.webhook_keys()
+JOYNEXUS_WEBHOOK_ALLOW = outside.networks("JOYNEXUS_WEBHOOK_ALLOW")
+JOYNEXUS_WEBHOOK_PORTS = outside.webhook_ports()
+JOYNEXUS_WEBHOOK_CA_FILE = outside.webhook_ca_file()

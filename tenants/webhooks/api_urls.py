@@ -1,5 +1,15 @@
 """Routes of the webhooks app under /api/v1/."""
 
-from django.urls import URLPattern
+from django.urls import URLPattern, path
 
-urlpatterns: list[URLPattern] = []
+from tenants.webhooks import api
+
+urlpatterns: list[URLPattern] = [
+    path("webhooks", api.WebhookListApi.as_view()),
+    path("webhooks/<uuid:webhook_id>", api.WebhookApi.as_view()),
+    path("webhooks/<uuid:webhook_id>/rotate-secret", api.WebhookSecretApi.as_view()),
+    path("webhooks/<uuid:webhook_id>/test", api.WebhookTestApi.as_view()),
+    path("webhook-deliveries", api.DeliveryListApi.as_view()),
+    path("webhook-deliveries/<uuid:delivery_id>", api.DeliveryApi.as_view()),
+    path("webhook-deliveries/<uuid:delivery_id>/redeliver", api.RedeliverApi.as_view()),
+]

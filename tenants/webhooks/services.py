@@ -11,7 +11,7 @@ from tenants.webhooks.models import WebhookDelivery, WebhookEndpoint, WebhookEve
 from tenants.webhooks.nudges import nudge_on_commit
 
 
-def webhook_event(tenant_id: UUID, type: str, data: dict[str, Any]) -> WebhookEvent | None:  # noqa: A002
+def webhook_event(tenant_id: UUID, type: str, data: dict[str, Any]) -> WebhookEvent | None:
     """Tell every endpoint of a tenant that wants ``type`` about it; None if there is none.
 
     Call it inside the transaction of the cause: what is rolled back is told to nobody. ``data`` holds JSON values

@@ -15,6 +15,7 @@ from tests.support.factories import make_key
 from tests.support.jobs import make_job
 from tests.support.routes import api_routes, api_views
 from tests.support.story import Api, Story, api_client
+from tests.support.webhooks import make_delivery
 
 PUBLIC = {"GET /api/v1/schema", "GET /api/v1/docs"}
 
@@ -67,6 +68,16 @@ MATRIX: dict[str, Expected] = {
     # The bytes are the runtime's, which does not run in this test: who may ask gets as far as asking it.
     "GET /api/v1/artifacts/<uuid:artifact_id>/download": Expected(stranger=404, viewer=503),
     "GET /api/v1/jobs/<uuid:job_id>/evaluation": Expected(stranger=404, viewer=503),
+    "GET /api/v1/webhooks": Expected(stranger=200, viewer=403),
+    "POST /api/v1/webhooks": CREATE,
+    "GET /api/v1/webhooks/<uuid:webhook_id>": CHANGE,
+    "PATCH /api/v1/webhooks/<uuid:webhook_id>": CHANGE,
+    "DELETE /api/v1/webhooks/<uuid:webhook_id>": CHANGE,
+    "POST /api/v1/webhooks/<uuid:webhook_id>/rotate-secret": CHANGE,
+    "POST /api/v1/webhooks/<uuid:webhook_id>/test": CHANGE,
+    "GET /api/v1/webhook-deliveries": Expected(stranger=200, viewer=403),
+    "GET /api/v1/webhook-deliveries/<uuid:delivery_id>": CHANGE,
+    "POST /api/v1/webhook-deliveries/<uuid:delivery_id>/redeliver": CHANGE,
 }
 ROW_ROUTES = [route for route in MATRIX if "<" in route]
 
@@ -83,7 +94,10 @@ def ids(story: Story) -> dict[str, str]:
             tenant=alice.tenant, job=job, attempt=1, runtime_key="a-1", kind="evaluation", name="report",
             policy_version=1, size_bytes=1, sha256="0" * 64, manifest={}, created_at=timezone.now(),
         )  # fmt: skip
+    delivery = make_delivery(alice)
     return {
+        "webhook_id": str(delivery.endpoint_id),
+        "delivery_id": str(delivery.pk),
         "job_id": str(job.pk),
         "version_id": str(version.pk),
         "dataset_id": str(version.dataset_id),

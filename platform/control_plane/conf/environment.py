@@ -5,6 +5,7 @@ import hashlib
 import os
 import secrets
 import tempfile
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qsl, unquote, urlsplit
@@ -46,14 +47,14 @@ def socket_dir() -> Path:
     return path
 
 
-def secret(name: str) -> str:
+def secret(name: str, make: Callable[[], str] = lambda: secrets.token_urlsafe(48)) -> str:
     """A secret of this installation, made once, readable by its owner only."""
     path = state_dir() / "secrets" / name
     path.parent.mkdir(mode=0o700, exist_ok=True)
     if not path.exists():
         draft = path.with_suffix(f".{os.getpid()}")
         draft.touch(mode=0o600)
-        draft.write_text(secrets.token_urlsafe(48))
+        draft.write_text(make())
         with contextlib.suppress(FileExistsError):
             os.link(draft, path)  # the first of several processes wins
         draft.unlink()

@@ -18,7 +18,7 @@ def programs(*, host: str, port: int) -> list[Program]:
     )
     if not os.environ.get("JOYNEXUS_RUNTIME_URL"):
         stack.append(_runtime())
-    return [*stack, _web(host, port), _worker(), _beat(), _relay()]
+    return [*stack, _web(host, port), _worker(), _sender(), _beat(), _relay()]
 
 
 def _python(name: str, *arguments: str, environment: Mapping[str, str] = _DJANGO) -> Program:
@@ -73,6 +73,13 @@ def _web(host: str, port: int) -> Program:
 def _worker() -> Program:
     options = ["--concurrency", "2", "--loglevel", "INFO", "--without-gossip", "--without-mingle"]
     return _python("worker", "celery", "-A", "control_plane", "worker", *options)
+
+
+def _sender() -> Program:
+    """The worker of webhooks: it waits for others most of the time, so threads will do."""
+    options = ["--queues", "webhooks", "--pool", "threads", "--concurrency", "8", "--hostname", "sender@%h"]
+    quiet = ["--loglevel", "INFO", "--without-gossip", "--without-mingle"]
+    return _python("sender", "celery", "-A", "control_plane", "worker", *options, *quiet)
 
 
 def _beat() -> Program:
