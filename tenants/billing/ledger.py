@@ -7,6 +7,7 @@ from decimal import Decimal
 from uuid import UUID
 
 from django.db import transaction
+from django.db.models import Sum
 
 from tenants.billing.models import Account, BillingAccount, BillingMode, Invoice, LedgerEntry, LedgerKind
 from tenants.billing.models import LedgerTransaction as Transaction
@@ -128,6 +129,13 @@ def credit_exhausted(tenant: Tenant) -> bool:
     """True for a prepaid tenant with nothing left to pay with: neither free credit nor funds held for its jobs."""
     account = account_of(tenant)
     return account.mode == BillingMode.PREPAID and account.credit + account.held <= 0
+
+
+def outstanding(invoice: Invoice) -> Decimal:
+    """What a final invoice still asks for: its total less payments and corrections."""
+    with platform_scope():
+        entries = LedgerEntry.objects.filter(transaction__invoice=invoice, account=Account.RECEIVABLE)
+        return -(entries.aggregate(total=Sum("amount"))["total"] or ZERO)
 
 
 def _apply(account: BillingAccount, entries: Sequence[Entry]) -> None:

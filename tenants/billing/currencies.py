@@ -1,0 +1,26 @@
+"""How many decimal places money of a currency is shown and paid in."""
+
+from decimal import ROUND_DOWN, ROUND_HALF_UP, Decimal
+
+MINOR_PLACES = {"CHF": 2, "CNY": 2, "EUR": 2, "GBP": 2, "JPY": 0, "USD": 2}
+
+
+def rounded(amount: Decimal, currency: str) -> Decimal:
+    """To the minor unit, half up (away from zero). Raises ValueError for a currency that is not in the table."""
+    return amount.quantize(_minor_unit(currency), ROUND_HALF_UP)
+
+
+def rounded_down(amount: Decimal, currency: str) -> Decimal:
+    """What of an amount can be paid out: whole minor units."""
+    return amount.quantize(_minor_unit(currency), ROUND_DOWN)
+
+
+def is_payable(amount: Decimal, currency: str) -> bool:
+    """True if an amount is whole minor units."""
+    return amount == rounded_down(amount, currency)
+
+
+def _minor_unit(currency: str) -> Decimal:
+    if currency not in MINOR_PLACES:
+        raise ValueError(f"currency {currency!r} is not one of {sorted(MINOR_PLACES)}")
+    return Decimal(1).scaleb(-MINOR_PLACES[currency])
