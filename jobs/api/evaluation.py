@@ -11,11 +11,11 @@ from rest_framework.views import APIView
 
 from jobs.api.evaluation_output import EvaluationOutput
 from jobs.api.queries import Formatted
-from jobs.api.tables import MEDIA_TYPE, CsvRenderer, csv_answer, wants_csv
 from jobs.selectors.evaluation import EPISODE_COLUMNS, episodes_of, evaluation_report
 from tenants.bodies import parse_query
 from tenants.permissions import Permission
 from tenants.requests import TenantRequest
+from tenants.tables import MEDIA_TYPE, CsvRenderer, csv_answer, wants_csv
 
 
 class EvaluationQuery(Formatted):

@@ -13,7 +13,6 @@ from rest_framework.views import APIView
 
 from jobs.api.outputs import EventsOutput, MetricsOutput
 from jobs.api.queries import WAIT_MAX_S, EventsQuery, MetricsQuery
-from jobs.api.tables import MEDIA_TYPE, CsvRenderer, csv_answer, wants_csv
 from jobs.selectors.jobs import job_get
 from jobs.selectors.points import POINT_COLUMNS, point_rows
 from jobs.selectors.series import POINTS_DEFAULT, POINTS_MAX, series_read
@@ -23,6 +22,7 @@ from tenants.bodies import parse_query
 from tenants.models import Tenant
 from tenants.permissions import Permission
 from tenants.requests import TenantRequest
+from tenants.tables import MEDIA_TYPE, CsvRenderer, csv_answer, wants_csv
 
 _LOOK_EVERY_S = 0.3
 _AFTER = OpenApiParameter("after", int, default=0, description="`seq` of the last answer.")

@@ -5,16 +5,19 @@ later is rated at the price of the moment it happened and put on the invoice of 
 """
 
 import logging
+from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, date
+from decimal import Decimal
 from uuid import UUID
 
 from django.db import transaction
 from django.utils import timezone
 
+from tenants.billing.capture import Charge, usage_capture
 from tenants.billing.models import MeterTotal, RatedUsage, UsageEvent, UsageRollup
-from tenants.billing.periods import LockedPeriods, month_of, periods_lock
+from tenants.billing.periods import month_of, periods_lock
 from tenants.billing.rating import RatedLine, Rater
 from tenants.billing.running_sums import sums_add
 from tenants.billing.works import Key, MeteredWork, Refusal, Refused
@@ -57,8 +60,11 @@ def usage_ingest_batch(works: Sequence[MeteredWork], *, source: str) -> Ingested
     rater = Rater.read(fresh)
     lines = _rated(fresh, rater, source, refused)
     if lines:
-        _store(lines, periods, source)
+        months = [periods.invoiced_in(line.work.tenant_id, month_of(line.work.occurred_at)) for line in lines]
+        events = _store(lines, months, source)
+        _add_up(lines, months)
         _count(rater)
+        usage_capture(_charges(lines, months), reference=f"usage:{events[0].pk}-{events[-1].pk}")
     return Ingested(
         refused=tuple(refused),
         charged=tuple(dict.fromkeys((line.work.tenant_id, line.work.job_id) for line in lines)),
@@ -113,13 +119,17 @@ def _rated(works: Sequence[MeteredWork], rater: Rater, source: str, refused: lis
     return rated
 
 
-def _store(lines: Sequence[RatedLine], periods: LockedPeriods, source: str) -> None:
-    months = [periods.invoiced_in(line.work.tenant_id, month_of(line.work.occurred_at)) for line in lines]
+def _store(lines: Sequence[RatedLine], months: Sequence[date], source: str) -> list[UsageEvent]:
     events = UsageEvent.objects.bulk_create([_event(line, source) for line in lines], batch_size=_ROWS_PER_STATEMENT)
     RatedUsage.objects.bulk_create(
         [_rating(line, event, month) for line, event, month in zip(lines, events, months, strict=True)],
         batch_size=_ROWS_PER_STATEMENT,
     )
+    return events
+
+
+def _add_up(lines: Sequence[RatedLine], months: Sequence[date]) -> None:
+    """Add the lines to the running sums."""
     rollups: dict[_RollupKey, UsageRollup] = {}
     for line, month in zip(lines, months, strict=True):
         row = _rollup(line, month)
@@ -131,6 +141,17 @@ def _store(lines: Sequence[RatedLine], periods: LockedPeriods, source: str) -> N
             rollups[key] = row
     unique = ("tenant", "period", "day", "job_id", "meter", "reason")
     sums_add(list(rollups.values()), unique=unique, sums=("quantity", "amount"))
+
+
+def _charges(lines: Sequence[RatedLine], months: Sequence[date]) -> list[Charge]:
+    """What each job owes for this batch, by the month whose invoice it is on."""
+    owed: defaultdict[tuple[UUID, UUID, date, str], Decimal] = defaultdict(Decimal)
+    for line, month in zip(lines, months, strict=True):
+        owed[line.work.tenant_id, line.work.job_id, month, line.version.currency] += line.amount
+    return [
+        Charge(tenant_id=tenant_id, job_id=job_id, amount=amount, currency=currency, period=month)
+        for (tenant_id, job_id, month, currency), amount in owed.items()
+    ]
 
 
 def _count(rater: Rater) -> None:

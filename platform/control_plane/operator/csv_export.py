@@ -1,5 +1,6 @@
 """CSV of any list of the admin: the columns it shows, whatever the number of rows, in constant memory."""
 
+import html
 import json
 from collections.abc import Iterator, Sequence
 from datetime import date
@@ -11,9 +12,10 @@ from django.contrib.admin.utils import label_for_field, lookup_field
 from django.db.models import Model, QuerySet
 from django.http import HttpRequest, HttpResponseBase
 from django.utils.html import strip_tags
+from django.utils.safestring import SafeString
 
-from jobs.api.tables import csv_answer
 from tenants.scope import platform_scope
+from tenants.tables import csv_answer
 
 ROWS_PER_QUERY = 1000
 
@@ -56,4 +58,6 @@ def _cell(name: str, row: Model, screen: "admin.ModelAdmin[Any]") -> Any:
         return value.isoformat()
     if isinstance(value, list | dict):
         return json.dumps(value, sort_keys=True)
-    return value if value is None or isinstance(value, bool | int) else strip_tags(str(value))
+    if isinstance(value, SafeString):  # markup of ours around a text
+        return html.unescape(strip_tags(value))
+    return value if value is None or isinstance(value, bool | int) else str(value)
