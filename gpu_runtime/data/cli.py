@@ -57,9 +57,7 @@ def _parser() -> argparse.ArgumentParser:
         "--extract-to", metavar="DIR", type=Path, help="keep the unpacked archive in this empty folder"
     )
     parser.add_argument("--declared", metavar="JSON", help="what info.json cannot say, as a JSON object")
-    parser.add_argument(
-        "--memory-mib", type=positive, default=Limits().memory_mib, help="address space of the reader"
-    )
+    parser.add_argument("--memory-mib", type=positive, default=Limits().memory_mib, help="address space of the reader")
     parser.add_argument("--cpu-s", type=positive, default=Limits().cpu_s, help="CPU seconds of the reader")
     return parser
 

@@ -18,6 +18,7 @@ from gpu_runtime.services.artifacts import Artifacts
 from gpu_runtime.services.checkpoints import Checkpoints
 from gpu_runtime.services.config import RuntimeConfig
 from gpu_runtime.services.datasets import DatasetVerifier
+from gpu_runtime.services.drains import Drains
 from gpu_runtime.services.environment_status import EnvironmentWatch
 from gpu_runtime.services.feed import EventFeed
 from gpu_runtime.services.gateway import Gateway
@@ -26,6 +27,7 @@ from gpu_runtime.services.master import Master
 from gpu_runtime.services.mounting import Mounter
 from gpu_runtime.services.parts import RuntimeParts
 from gpu_runtime.services.publishing import Publisher
+from gpu_runtime.services.removal import Removal
 from gpu_runtime.services.retention import EventRetention
 from gpu_runtime.services.training import TrainingService
 from gpu_runtime.store.durability import Durability
@@ -69,7 +71,7 @@ class LocalRuntime:
             accepting=reason is None,
             reason=reason,
             bases=tuple(base.info for base in self.bases.values()),
-            services=services,
+            services=tuple(self.drains.shown(service) for service in services),
             active_jobs=self.master.active_jobs,
             partition_bytes=self.partitions.live_bytes,
             env_seats_per_tenant=min(self.config.env_seats_total, self.config.env_seats_per_tenant),
@@ -83,6 +85,13 @@ class LocalRuntime:
             master=self.master,
             feed=self.feed,
             artifacts=self.artifacts,
+            drains=self.drains,
+            removal=Removal(
+                master=self.master,
+                artifacts=self.artifacts,
+                checkpoints=self.checkpoints,
+                files=self._pools["files"],
+            ),
             status=self.status,
         )
 
@@ -205,12 +214,14 @@ class LocalRuntime:
             readers=self._pools["readers"],
             files=self._pools["files"],
         )
+        self.drains = Drains(journal=self.journal, durability=self.durability)
         self.master = Master(
             admission=Admission(config=config, bases=self.bases, artifacts=self.artifacts, families=families),
             journal=self.journal,
             durability=self.durability,
             mounter=Mounter(self.parts),
             mounts=self._pools["mounts"],
+            drains=self.drains,
             max_jobs=config.max_jobs,
         )
 

@@ -14,7 +14,7 @@ from gpu_runtime.models.export import Provenance, export_adapter
 from gpu_runtime.models.folders import sha256
 from gpu_runtime.models.probe import Probe
 from gpu_runtime.protocol.messages import ArtifactFile, ArtifactPublished
-from gpu_runtime.store.files import sweep_unfinished, sync_folder, write_atomic
+from gpu_runtime.store.files import remove, sweep_unfinished, sync_folder, write_atomic
 from gpu_runtime.training.mounted import MountedJob
 
 MEDIA_TYPES: Mapping[str, str] = {
@@ -64,6 +64,16 @@ class Artifacts:
         if not _is_name(artifact_id):
             raise ValueError(f"artifact_id {artifact_id!r} is no name")
         return self._root / artifact_id
+
+    def remove(self, artifact_id: str) -> int:
+        """Remove an artifact's file, then its folder; returns their bytes, 0 if there is none. Raises OSError.
+
+        What was removed by half is not served any more; the rest goes when this is called again.
+        """
+        if not _is_name(artifact_id):
+            return 0
+        paths = [self._root / f"{artifact_id}{suffix}" for suffix in MEDIA_TYPES]
+        return sum(remove(path) for path in [*paths, self._root / artifact_id])
 
     def publish_file(self, source: Path, facts: ArtifactFacts) -> ArtifactPublished:
         """Take over a file of one of the ``MEDIA_TYPES``, which lies on the same file system. Raises OSError."""

@@ -1,5 +1,6 @@
 """The durable policy versions of each attempt: newest few, found again after a restart."""
 
+import contextlib
 import hashlib
 import re
 import shutil
@@ -14,7 +15,7 @@ from gpu_runtime.models.rl_checkpoint import load_rl_slot, save_rl_slot
 from gpu_runtime.models.rl_slots import RlSlot
 from gpu_runtime.models.slots import Slot
 from gpu_runtime.protocol.messages import PolicyVersionPublished
-from gpu_runtime.store.files import sweep_unfinished, sync_folder
+from gpu_runtime.store.files import remove, sweep_unfinished, sync_folder
 from gpu_runtime.training.mounted import MountedJob
 
 _NAME = re.compile(r"step-(\d{10})")
@@ -81,6 +82,18 @@ class Checkpoints:
         if broken:
             raise broken[0][1]
         return None
+
+    def remove(self, job_id: str, attempt: int) -> int:
+        """Remove an attempt's checkpoints for good, broken ones included; returns their bytes. Raises OSError.
+
+        ValueError for what is no name of a job.
+        """
+        if not job_id or Path(job_id).name != job_id or job_id.startswith("."):
+            raise ValueError(f"job_id {job_id!r} is no name")
+        freed = remove(self._folder(job_id, attempt))
+        with contextlib.suppress(OSError):  # another attempt of the job has its own beside it, or there is none
+            (self._root / job_id).rmdir()
+        return freed
 
     def forget(self, job_id: str, attempt: int) -> None:
         """Remove an attempt's checkpoints, e.g. those another journal's attempt of the same name left behind."""

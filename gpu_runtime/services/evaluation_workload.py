@@ -5,7 +5,7 @@ import json
 from dataclasses import dataclass
 from pathlib import Path
 
-from gpu_runtime.protocol.messages import ArtifactPublished, SubmitJob
+from gpu_runtime.protocol.messages import ArtifactPublished, LogWritten, SubmitJob
 from gpu_runtime.protocol.policy_specs import EvaluationJobSpec
 from gpu_runtime.services.artifacts import Artifacts
 from gpu_runtime.services.environment_usage import EnvironmentUsage
@@ -70,4 +70,13 @@ def mount_evaluation(submit: SubmitJob, parts: RuntimeParts, resumed: bool) -> P
         assert job.report is not None, "the run came to its end"
         return (await shelf.keep_report(job.report),)
 
-    return PolicyWorkload(submit=submit, workflow=job, place=place, leave=leave)
+    async def leave_early() -> tuple[ArtifactPublished, ...]:
+        """No report, unless it was finished: success rates over episodes that nobody played would be invented, and
+        over those that happened to end first they would be biased. Films and curves were told as they came about."""
+        if job.report is not None:
+            return await leave()
+        text = "stopped before all planned episodes were played: a part of the plan makes no report"
+        await job.tell(LogWritten(level="warning", message=text))
+        return ()
+
+    return PolicyWorkload(submit=submit, workflow=job, place=place, leave=leave, leave_early=leave_early)

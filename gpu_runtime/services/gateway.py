@@ -3,7 +3,7 @@
 import hmac
 import logging
 from collections.abc import Awaitable, Callable
-from typing import Any
+from typing import Any, TypeVar
 
 from pydantic import BaseModel, ValidationError
 from starlette.applications import Starlette
@@ -13,40 +13,56 @@ from starlette.requests import Request
 from starlette.responses import FileResponse, PlainTextResponse, Response
 from starlette.routing import Route
 
-from gpu_runtime.protocol.messages import ErrorBody, RuntimeStatus, SubmitJob
+from gpu_runtime.protocol.messages import BytesFreed, DrainService, ErrorBody, RuntimeStatus, StopJob, SubmitJob
 from gpu_runtime.protocol.wire import MEDIA_TYPE, WireError, decode, encode
 from gpu_runtime.services.artifacts import MEDIA_TYPES, Artifacts
 from gpu_runtime.services.body_limit import BodyLimit, BodyTooLarge
+from gpu_runtime.services.drains import Drains
 from gpu_runtime.services.errors import InvalidSubmit, Refused, Unknown
 from gpu_runtime.services.feed import LIMIT_MAX, WAIT_MAX_S, EventFeed
 from gpu_runtime.services.master import Master
+from gpu_runtime.services.removal import Removal
 
 BODY_MAX_BYTES = 64 * 2**20
 _RETRY_AFTER_S = "2"
 _PROBLEMS_TOLD = 10
 _log = logging.getLogger(__name__)
+M = TypeVar("M", bound=BaseModel)
 
 
 class Gateway:
     """Translates requests to the master's verbs; holds no state of its own."""
 
     def __init__(
-        self, *, token: str, master: Master, feed: EventFeed, artifacts: Artifacts, status: Callable[[], RuntimeStatus]
+        self,
+        *,
+        token: str,
+        master: Master,
+        feed: EventFeed,
+        artifacts: Artifacts,
+        drains: Drains,
+        removal: Removal,
+        status: Callable[[], RuntimeStatus],
     ) -> None:
         self._token = token.encode()
         self._master, self._feed, self._artifacts, self._status = master, feed, artifacts, status
+        self._drains, self._removal = drains, removal
 
     def app(self) -> Starlette:
         """The ASGI application."""
-        attempt = "/v1/jobs/{job_id}/{attempt:int}"
+        attempt, service, artifact = "/v1/jobs/{job_id}/{attempt:int}", "/v1/services/{service}", "/v1/artifacts/{id}"
         return Starlette(
             routes=[
                 Route("/healthz", _healthz),
                 self._route("/v1/jobs", self._submit, "POST"),
                 self._route(attempt, self._job, "GET"),
                 self._route(f"{attempt}/cancel", self._cancel, "POST"),
+                self._route(f"{attempt}/checkpoints", self._delete_checkpoints, "DELETE"),
                 self._route("/v1/events", self._events, "GET"),
-                self._route("/v1/artifacts/{artifact_id}", self._artifact, "GET"),
+                self._route(artifact, self._artifact, "GET"),
+                self._route(artifact, self._delete_artifact, "DELETE"),
+                self._route(f"{service}/drain", self._drain, "POST"),
+                self._route(f"{service}/undrain", self._undrain, "POST"),
                 self._route("/v1/status", self._runtime, "GET"),
             ],
             middleware=[Middleware(BodyLimit, max_bytes=BODY_MAX_BYTES)],
@@ -73,19 +89,17 @@ class Gateway:
         )
 
     async def _submit(self, request: Request) -> Response:
-        try:
-            submit = decode(SubmitJob, await request.body())
-        except WireError as error:
-            raise InvalidSubmit("malformed", str(error)) from error
-        except ValidationError as error:
-            raise _invalid(error) from error
-        return _message(await self._master.submit(submit), 202)
+        return _message(await self._master.submit(await _body(SubmitJob, request)), 202)
 
     async def _job(self, request: Request) -> Response:
         return _message(await self._master.status(**_attempt(request)))
 
     async def _cancel(self, request: Request) -> Response:
-        return _message(await self._master.cancel(**_attempt(request)), 202)
+        stop = await _body(StopJob, request) if await request.body() else StopJob()
+        return _message(await self._master.cancel(**_attempt(request), stop=stop), 202)
+
+    async def _delete_checkpoints(self, request: Request) -> Response:
+        return _message(BytesFreed(bytes=await self._removal.attempt_checkpoints(**_attempt(request))))
 
     async def _events(self, request: Request) -> Response:
         batch = await self._feed.read(
@@ -96,11 +110,22 @@ class Gateway:
         return _message(batch)
 
     async def _artifact(self, request: Request) -> Response:
-        artifact_id = request.path_params["artifact_id"]
+        artifact_id = request.path_params["id"]
         path = self._artifacts.file(artifact_id)
         if path is None:
             raise Unknown("unknown_artifact", f"no artifact {artifact_id!r}")
         return FileResponse(path, media_type=MEDIA_TYPES[path.suffix], filename=path.name)  # answers ranges too
+
+    async def _delete_artifact(self, request: Request) -> Response:
+        return _message(BytesFreed(bytes=await self._removal.artifact(request.path_params["id"])))
+
+    async def _drain(self, request: Request) -> Response:
+        await self._drains.drain(request.path_params["service"], (await _body(DrainService, request)).reason)
+        return _message(self._status())
+
+    async def _undrain(self, request: Request) -> Response:
+        await self._drains.undrain(request.path_params["service"])
+        return _message(self._status())
 
     async def _runtime(self, _: Request) -> Response:
         return _message(self._status())
@@ -108,6 +133,16 @@ class Gateway:
 
 async def _healthz(_: Request) -> Response:
     return PlainTextResponse("OK\n")
+
+
+async def _body(kind: type[M], request: Request) -> M:
+    """The message that was sent. Raises InvalidSubmit naming what is wrong with it."""
+    try:
+        return decode(kind, await request.body())
+    except WireError as error:
+        raise InvalidSubmit("malformed", str(error)) from error
+    except ValidationError as error:
+        raise _invalid(error) from error
 
 
 def _attempt(request: Request) -> dict[str, Any]:

@@ -4,6 +4,7 @@ import asyncio
 import logging
 from collections import Counter
 from concurrent.futures import Executor
+from dataclasses import replace
 
 from gpu_runtime.protocol.base import fingerprint
 from gpu_runtime.protocol.messages import (
@@ -11,26 +12,27 @@ from gpu_runtime.protocol.messages import (
     ArtifactPublished,
     LogWritten,
     StateChanged,
+    StopJob,
     SubmitJob,
     WorkloadState,
     WorkloadStatus,
 )
 from gpu_runtime.protocol.wire import decode, encode
 from gpu_runtime.services.admission import Admission
+from gpu_runtime.services.drains import Drains
 from gpu_runtime.services.errors import Conflict, Unavailable, Unknown
 from gpu_runtime.services.mounting import Mounter
 from gpu_runtime.services.runs import Run, failure_of, row_status, workload_key
-from gpu_runtime.services.workload import CANCELLED, SHUTDOWN
+from gpu_runtime.services.workload import CANCELLED, KEEP, SHUTDOWN, Workload
 from gpu_runtime.store.durability import Durability
 from gpu_runtime.store.errors import StoreError
 from gpu_runtime.store.journal import Journal
 from gpu_runtime.store.records import WorkloadRow, Write
-from gpu_runtime.store.signal import Signal
 from gpu_runtime.training.mounted import Failure
 from gpu_runtime.training.queue import run_in
 
 _log = logging.getLogger(__name__)
-_CANCELLED = Failure(reason="cancelled", message="cancelled on request")
+_CANCELLED = StopJob()
 
 
 class Master:
@@ -44,18 +46,19 @@ class Master:
         durability: Durability,
         mounter: Mounter,
         mounts: Executor,
+        drains: Drains,
         max_jobs: int,
     ) -> None:
         self._admission = admission
         self._journal, self._durability = journal, durability
         self._mounter, self._mounts = mounter, mounts
-        self._max_jobs = max_jobs
+        self._drains, self._max_jobs = drains, max_jobs
         self._runs: dict[str, Run] = {}
         self._waiting: list[Run] = []  # for a place, in order of arrival
         self._working: dict[str, Run] = {}  # those that have one
         self._accepting = asyncio.Lock()
         self._recovered = asyncio.Event()
-        self._changed = Signal()
+        self._changed = drains.changed  # a place became free, or a service is given out again
         self._stopping = False
 
     @property
@@ -92,24 +95,33 @@ class Master:
             raise Unknown("unknown_workload", f"no attempt {attempt} of job {job_id!r}", "job_id")
         return row_status(row)
 
-    async def cancel(self, job_id: str, attempt: int) -> WorkloadStatus:
-        """Stop after the microbatch in progress. An attempt that has ended keeps its outcome.
+    def user_of(self, artifact_id: str) -> SubmitJob | None:
+        """An attempt that has not ended and starts from an artifact, if there is one."""
+        bound = ((run.submit, run.submit.policy) for run in self._runs.values())
+        return next((submit for submit, policy in bound if policy and policy.artifact_id == artifact_id), None)
 
-        Raises Unknown, or Unavailable when the cancel could not be made durable: it stops all the same, and the
-        same request may be sent again.
+    def is_live(self, job_id: str, attempt: int) -> bool:
+        """Whether an attempt has not ended."""
+        return workload_key(job_id, attempt) in self._runs
+
+    async def cancel(self, job_id: str, attempt: int, stop: StopJob = _CANCELLED) -> WorkloadStatus:
+        """Stop after the microbatch in progress, or where ``stop`` says. An attempt that has ended keeps its outcome.
+
+        The first ask stands: a later one, whatever it says, only answers. Raises Unknown, or Unavailable when the
+        cancel could not be made durable: it stops all the same, and the same request may be sent again.
         """
         await self._recovered.wait()
         run = self._runs.get(workload_key(job_id, attempt))
         if run is None or run.ending:
             return await self.status(job_id, attempt)
-        if not run.cancelled:
-            run.cancelled = True
+        if run.stop is None:
+            run.stop = stop
             if run.workload is not None:
-                run.workload.stop(CANCELLED)
+                run.workload.stop(_how(stop))
             self._changed.notify()
         async with run.cancelling:
             if not run.ending and run.enters(WorkloadState.CANCELLING):
-                await self._write_now(run.transition(WorkloadState.CANCELLING))
+                await self._write_now(run.stopping())
                 run.state = WorkloadState.CANCELLING
         return await self.status(job_id, attempt)
 
@@ -121,7 +133,8 @@ class Master:
         for row, submit in zip(rows, submits, strict=True):
             run = Run(submit=submit, state=row.state, step=row.step)
             run.resumed = row.state is not WorkloadState.ACCEPTED
-            run.cancelled = row.state is WorkloadState.CANCELLING
+            if row.state is WorkloadState.CANCELLING:
+                run.stop = await run_in(None, self._journal.stop, row.job_id, row.attempt) or _CANCELLED
             self._start(run)
         self._recovered.set()
 
@@ -170,10 +183,10 @@ class Master:
             await self._place(run)
             if run.resumed:
                 await self._durability.write(Write(entries=(run.entry(_resumed(run)),)))
-            if run.cancelled:
-                await self._finish(run, WorkloadState.CANCELLED, _CANCELLED)
-            else:
+            if run.stop is None or run.keeps:
                 await self._run(run)
+            else:
+                await self._finish(run, WorkloadState.CANCELLED, _end(run.stop))
         except Exception as error:
             _log.exception("workload %s", run.key)
             if self._stopping:  # it was interrupted: the next start takes it up
@@ -187,16 +200,18 @@ class Master:
         """Wait for one of the ``max_jobs`` places; the next free one goes to the tenant that has the fewest."""
         self._waiting.append(run)
         try:
-            while not run.cancelled and (len(self._working) >= self._max_jobs or self._next() is not run):
+            while run.stop is None and (len(self._working) >= self._max_jobs or self._next() is not run):
                 await self._changed.wait()
             self._working[run.key] = run
         finally:
             self._waiting.remove(run)
             self._changed.notify()
 
-    def _next(self) -> Run:
+    def _next(self) -> Run | None:
+        """What had begun before a restart goes on, whatever is drained."""
         places = Counter(run.submit.tenant_id for run in self._working.values())
-        return min(self._waiting, key=lambda run: places[run.submit.tenant_id])
+        able = [run for run in self._waiting if run.resumed or not self._drains.hold(run.submit)]
+        return min(able, key=lambda run: places[run.submit.tenant_id], default=None)
 
     async def _run(self, run: Run) -> None:
         await self._advance(run, WorkloadState.STARTING)
@@ -206,22 +221,37 @@ class Master:
                 told = (LogWritten(level="warning", message=text) for text in workload.warnings)
                 await self._durability.write(Write(entries=tuple(run.entry(warning) for warning in told)))
             await workload.start()
-            if run.cancelled:
-                workload.stop(CANCELLED)
+            if run.stop is not None:
+                workload.stop(_how(run.stop))
             await self._advance(run, WorkloadState.RUNNING)
             await workload.run()
-            if run.cancelled:
-                await workload.close()
-                await self._finish(run, WorkloadState.CANCELLED, _CANCELLED)
-            else:
+            if run.stop is None:
                 artifacts = await workload.publish()
                 await workload.close()
                 await self._finish(run, WorkloadState.SUCCEEDED, None, *artifacts)
+            else:
+                end, artifacts = await self._leave(run.stop, workload)
+                await workload.close()
+                await self._finish(run, WorkloadState.CANCELLED, end, *artifacts)
         finally:
             await workload.close()
 
+    async def _leave(self, stop: StopJob, workload: Workload) -> tuple[Failure, tuple[ArtifactPublished, ...]]:
+        """How a stopped attempt ends, and what is kept of it. It ends as asked though nothing could be kept."""
+        end = _end(stop)
+        if not stop.keep:
+            return end, ()
+        try:
+            return end, await workload.keep()
+        except Exception as error:
+            if self._stopping:  # the next start keeps it
+                raise
+            _log.exception("what a stopped attempt made is lost")
+            text = f"{stop.message}; what was made could not be kept: {failure_of(error).message}"
+            return replace(end, message=text), ()
+
     async def _advance(self, run: Run, state: WorkloadState) -> None:
-        if run.enters(state) and not run.cancelled:  # a cancel that is being written down must stay the last word
+        if run.enters(state) and run.stop is None:  # a cancel that is being written down must stay the last word
             await self._durability.write(run.transition(state))
             if run.enters(state):  # a cancel may have come in between
                 run.state = state
@@ -246,6 +276,14 @@ class Master:
             await self._durability.write_now(write)
         except StoreError as error:
             raise Unavailable(error.code, str(error)) from error
+
+
+def _how(stop: StopJob) -> str:
+    return KEEP if stop.keep else CANCELLED
+
+
+def _end(stop: StopJob) -> Failure:
+    return Failure(reason=stop.reason, message=stop.message)
 
 
 def _resumed(run: Run) -> LogWritten:

@@ -55,12 +55,14 @@ class AttemptShelf:
 
 @dataclass(slots=True, kw_only=True)
 class PolicyWorkload:
-    """See ``workload.Workload``. ``leave`` publishes what a successful run leaves behind."""
+    """See ``workload.Workload``. ``leave`` publishes what a successful run leaves behind, ``leave_early`` one that was
+    stopped and whose work is to be kept."""
 
     submit: SubmitJob
     workflow: ActingWorkflow
     place: PolicyPlace
     leave: Callable[[], Awaitable[tuple[ArtifactPublished, ...]]]
+    leave_early: Callable[[], Awaitable[tuple[ArtifactPublished, ...]]]
     warnings: tuple[str, ...] = ()
     _running: StoppableRun = field(init=False, default_factory=StoppableRun)
 
@@ -86,6 +88,9 @@ class PolicyWorkload:
 
     async def publish(self) -> tuple[ArtifactPublished, ...]:
         return await self.leave()
+
+    async def keep(self) -> tuple[ArtifactPublished, ...]:
+        return await self.leave_early()
 
     async def close(self) -> None:
         self.place.close()

@@ -1,4 +1,4 @@
-"""The end of a successful job: its policy as an artifact that proves itself."""
+"""The end of a job that trained: its policy as an artifact that proves itself."""
 
 import functools
 from concurrent.futures import Executor
@@ -23,7 +23,7 @@ ENV_STEPS = "rollout/env_steps"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Publisher:
-    """Exports final policies; what it returns is announced together with the job's success."""
+    """Exports policies as they are at the end; what it returns is announced together with the job's end."""
 
     artifacts: Artifacts
     training: TrainingService
@@ -36,7 +36,7 @@ class Publisher:
         assert submit.dataset is not None, "fine-tuning learns from demonstrations"
         await self.training.save(workflow.job)
         probe = await self.training.platform_work(functools.partial(_probe, workflow))
-        metrics = await self._metrics(submit, submit.spec.total_steps)
+        metrics = await self._metrics(submit, workflow.job.slot.step)
         provenance = self._provenance(submit, submit.dataset.summary.fingerprint, metrics)
         return await self._export(workflow.job, submit, provenance, probe)
 

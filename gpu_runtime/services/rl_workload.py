@@ -60,6 +60,14 @@ class RlWorkload:
         await self.mount.close()
         return (await self.publisher.publish_rl(self.submit, self.workflow.job, self.parent),)
 
+    async def keep(self) -> tuple[ArtifactPublished, ...]:
+        """The adapter of the version that was reached; none before the first, which is the policy it started from.
+
+        After a restart that is the newest checkpoint's: playing again could end elsewhere.
+        """
+        await self.mount.settled()
+        return await self.publish() if self.step else ()
+
     async def close(self) -> None:
         await self.mount.close()
 

@@ -27,11 +27,16 @@ def mount_rollout(submit: SubmitJob, parts: RuntimeParts, resumed: bool) -> Poli
 
     async def leave() -> tuple[ArtifactPublished, ...]:
         dataset = workflow.dataset
-        assert dataset is not None, "the run came to its end"
+        if dataset is None:  # stopped before anything was to be kept
+            return ()
         facts = shelf.facts("dataset", "dataset", spec.dataset_name, dataset.manifest)
         return (await shelf.publish(functools.partial(parts.artifacts.publish_folder, dataset.folder), facts),)
 
-    return PolicyWorkload(submit=submit, workflow=workflow, place=place, leave=leave)
+    async def leave_early() -> tuple[ArtifactPublished, ...]:
+        await workflow.keep()
+        return await leave()
+
+    return PolicyWorkload(submit=submit, workflow=workflow, place=place, leave=leave, leave_early=leave_early)
 
 
 def _workflow(

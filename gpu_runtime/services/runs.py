@@ -1,9 +1,9 @@
 """An accepted attempt while it is alive in this process, and how its state is written down."""
 
 import asyncio
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
-from gpu_runtime.protocol.messages import EventBody, StateChanged, SubmitJob, WorkloadState, WorkloadStatus
+from gpu_runtime.protocol.messages import EventBody, StateChanged, StopJob, SubmitJob, WorkloadState, WorkloadStatus
 from gpu_runtime.services.errors import Refused
 from gpu_runtime.services.workload import Workload
 from gpu_runtime.store.records import Entry, WorkloadChange, WorkloadRow, Write
@@ -25,7 +25,7 @@ class Run:
     step: int = 0
     workload: Workload | None = None
     resumed: bool = False  # taken up after a restart
-    cancelled: bool = False
+    stop: StopJob | None = None  # how it was first asked to stop
     cancelling: asyncio.Lock = field(default_factory=asyncio.Lock)  # one cancel at a time is written down
     ending: bool = False  # its terminal state is being written down: nothing changes the outcome any more
     task: asyncio.Task[None] | None = None
@@ -33,6 +33,11 @@ class Run:
     @property
     def key(self) -> str:
         return workload_key(self.submit.job_id, self.submit.attempt)
+
+    @property
+    def keeps(self) -> bool:
+        """It was asked to stop and to keep what it made, and a process before this one had made something."""
+        return self.stop is not None and self.stop.keep and self.step > 0
 
     @property
     def status(self) -> WorkloadStatus:
@@ -59,6 +64,12 @@ class Run:
             attempt=submit.attempt,
             tenant_id=submit.tenant_id,
         )
+
+    def stopping(self) -> Write:
+        """That it was asked to stop, and how; a restarted runtime knows it then."""
+        assert self.stop is not None
+        write = self.transition(WorkloadState.CANCELLING)
+        return replace(write, changes=tuple(replace(change, stop=self.stop) for change in write.changes))
 
     def transition(self, state: WorkloadState, failure: Failure | None = None, *before: EventBody) -> Write:
         """One transaction: the events ``before``, the state change and the row."""

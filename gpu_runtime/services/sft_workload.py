@@ -48,9 +48,14 @@ class SftWorkload:
         await self.mount.save()
 
     async def publish(self) -> tuple[ArtifactPublished, ...]:
-        """The adapter, once the last step is in the journal."""
+        """The adapter, once its last step is in the journal."""
         await self.mount.close()
         return (await self.publisher.publish_sft(self.submit, self.workflow),)
+
+    async def keep(self) -> tuple[ArtifactPublished, ...]:
+        """The adapter of the step that was reached; none before the first."""
+        await self.mount.settled()
+        return await self.publish() if self.step else ()
 
     async def close(self) -> None:
         await self.mount.close()
@@ -87,7 +92,14 @@ def mount_sft(submit: SubmitJob, parts: RuntimeParts, resumed: bool) -> SftWorkl
         readers=parts.readers,
         tokens_per_sample=tokens_per_sample(job, len(source.cameras), spec.dataset.image_size, texts),
     )
-    place = TrainingMount(job=job, weight=submit.tenant_weight, training=parts.training, queue=parts.queue)
+    known = parts.publisher.journal.workload(submit.job_id, submit.attempt)
+    place = TrainingMount(
+        job=job,
+        weight=submit.tenant_weight,
+        training=parts.training,
+        queue=parts.queue,
+        reached=0 if known is None else known.step,
+    )
     return SftWorkload(submit=submit, workflow=workflow, mount=place, publisher=parts.publisher, warnings=job.warnings)
 
 

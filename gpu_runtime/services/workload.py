@@ -4,11 +4,11 @@ from typing import Protocol
 
 from gpu_runtime.protocol.messages import ArtifactPublished
 
-CANCELLED, SHUTDOWN = "cancelled", "shutdown"  # reasons of ``stop``
+CANCELLED, SHUTDOWN, KEEP = "cancelled", "shutdown", "keep"  # reasons of ``stop``
 
 
 class Workload(Protocol):
-    """One attempt. Calls come from the master, on the event loop, in this order: start, run, publish, close.
+    """One attempt. Calls come from the master, on the event loop, in this order: start, run, publish or keep, close.
 
     ``warnings``: what its tenant should know about how it was taken up.
     """
@@ -32,7 +32,8 @@ class Workload(Protocol):
         ...
 
     def stop(self, reason: str) -> None:
-        """``CANCELLED`` or ``SHUTDOWN``: ``run`` returns soon. A second time does nothing."""
+        """``CANCELLED``, ``SHUTDOWN`` or ``KEEP``: ``run`` returns soon. A second time does nothing, but a shutdown
+        ends a ``KEEP`` that has not come to its end: the next process does that."""
         ...
 
     async def save(self) -> None:
@@ -41,6 +42,13 @@ class Workload(Protocol):
 
     async def publish(self) -> tuple[ArtifactPublished, ...]:
         """What a successful attempt leaves behind; announced with its success."""
+        ...
+
+    async def keep(self) -> tuple[ArtifactPublished, ...]:
+        """What an attempt leaves behind that was stopped with ``KEEP``, once its step under way is over; may be none.
+
+        Announced with its end.
+        """
         ...
 
     async def close(self) -> None:

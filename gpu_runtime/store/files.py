@@ -39,6 +39,32 @@ def sweep_unfinished(root: Path) -> None:
                 path.unlink(missing_ok=True)
 
 
+def bytes_of(path: Path) -> int:
+    """Bytes of a file, or of every file in a folder; 0 for what is not there."""
+    if path.is_file():
+        return path.stat().st_size
+    return sum(inside.stat().st_size for inside in path.rglob("*") if inside.is_file())
+
+
+def remove(path: Path) -> int:
+    """Remove a file or a folder, whole or not at all to whoever looks; returns its bytes. Raises OSError.
+
+    A folder is renamed first: what a kill leaves of it is hidden, and swept at the next start.
+    """
+    if path.is_file():
+        size = path.stat().st_size
+        path.unlink()
+    elif path.is_dir():
+        size = bytes_of(path)
+        doomed = path.with_name(f".{path.name}.{os.getpid()}.old")
+        path.rename(doomed)
+        shutil.rmtree(doomed, ignore_errors=True)
+    else:
+        return 0
+    sync_folder(path.parent)
+    return size
+
+
 def free_bytes(folder: Path) -> int:
     """Bytes an unprivileged process can still write on the file system of ``folder``."""
     status = os.statvfs(folder)

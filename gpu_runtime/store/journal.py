@@ -17,6 +17,7 @@ from gpu_runtime.protocol.messages import (
     EventBody,
     MetricsRecorded,
     PolicyVersionPublished,
+    StopJob,
     UsageMetered,
     WorkloadState,
 )
@@ -146,10 +147,25 @@ class Journal:
         terminal = sorted(TERMINAL_WORKLOAD_STATES)
         return self._workloads(f"WHERE state NOT IN ({','.join('?' * len(terminal))}) ORDER BY rowid", tuple(terminal))
 
+    def stop(self, job_id: str, attempt: int) -> StopJob | None:
+        """How an attempt was first asked to stop; None if it never was."""
+        with self._read_lock:
+            row = self._reader.execute(
+                "SELECT body FROM stops WHERE job_id = ? AND attempt = ?", (job_id, attempt)
+            ).fetchone()
+        return None if row is None else StopJob.model_validate(unpack(row[0]))
+
     def queue_dump(self) -> dict[str, Any] | None:
         """The training queue as of the last write that carried one."""
+        return self._snapshot("training_queue")
+
+    def drained(self) -> dict[str, str]:
+        """Every drained service, and why."""
+        return self._snapshot("drained") or {}
+
+    def _snapshot(self, name: str) -> dict[str, Any] | None:
         with self._read_lock:
-            row = self._reader.execute("SELECT body FROM snapshots WHERE name = 'training_queue'").fetchone()
+            row = self._reader.execute("SELECT body FROM snapshots WHERE name = ?", (name,)).fetchone()
         return None if row is None else unpack(row[0])
 
     def close(self) -> None:
@@ -180,8 +196,9 @@ class Journal:
             self._insert_workload(write.accepted)
         for change in write.changes:
             self._update_workload(change)
-        if write.queue is not None:
-            self._writer.execute("INSERT OR REPLACE INTO snapshots VALUES ('training_queue', ?)", (pack(write.queue),))
+        for name, body in (("training_queue", write.queue), ("drained", write.drained)):
+            if body is not None:
+                self._writer.execute("INSERT OR REPLACE INTO snapshots VALUES (?, ?)", (name, pack(dict(body))))
 
     def _insert_event(self, entry: Entry) -> None:
         body: EventBody | None = entry.body
@@ -243,6 +260,9 @@ class Journal:
             " message = COALESCE(?, message), step = MAX(step, COALESCE(?, step)) WHERE job_id = ? AND attempt = ?",
             (change.state, change.reason, change.message, change.step, change.job_id, change.attempt),
         )
+        if change.stop is not None:
+            body = pack(change.stop.model_dump(mode="python"))
+            self._writer.execute("INSERT OR IGNORE INTO stops VALUES (?, ?, ?)", (change.job_id, change.attempt, body))
 
     def _workloads(self, where: str, parameters: tuple[object, ...]) -> list[WorkloadRow]:
         with self._read_lock:

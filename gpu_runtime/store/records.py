@@ -1,9 +1,10 @@
 """What is written to the journal: values that can be kept in memory and written again after a failure."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from gpu_runtime.protocol.messages import EventBody, WorkloadState
+from gpu_runtime.protocol.messages import EventBody, StopJob, WorkloadState
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -36,7 +37,10 @@ class WorkloadRow:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WorkloadChange:
-    """New state and/or step of an attempt; None leaves the column as it is. A step never falls."""
+    """New state and/or step of an attempt; None leaves the column as it is. A step never falls.
+
+    ``stop``: how it was asked to stop; a later ask changes nothing.
+    """
 
     job_id: str
     attempt: int
@@ -44,6 +48,7 @@ class WorkloadChange:
     reason: str | None = None
     message: str | None = None
     step: int | None = None
+    stop: StopJob | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -54,3 +59,4 @@ class Write:
     accepted: WorkloadRow | None = None
     changes: tuple[WorkloadChange, ...] = ()
     queue: dict[str, Any] | None = field(default=None)  # TrainingQueue.dump(), JSON types
+    drained: Mapping[str, str] | None = None  # every drained service, and why

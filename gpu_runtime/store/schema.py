@@ -29,6 +29,9 @@ CREATE TABLE IF NOT EXISTS workloads (
     job_id TEXT, attempt INTEGER, tenant_id TEXT NOT NULL, submit BLOB NOT NULL, digest TEXT NOT NULL,
     state TEXT NOT NULL, total_steps INTEGER NOT NULL, step INTEGER NOT NULL, reason TEXT, message TEXT,
     PRIMARY KEY (job_id, attempt));
+-- How an attempt was asked to stop: the first ask stands.
+CREATE TABLE IF NOT EXISTS stops (
+    job_id TEXT, attempt INTEGER, body BLOB NOT NULL, PRIMARY KEY (job_id, attempt)) WITHOUT ROWID;
 CREATE TABLE IF NOT EXISTS snapshots (name TEXT PRIMARY KEY, body BLOB NOT NULL) WITHOUT ROWID;
 """
 

@@ -32,6 +32,7 @@ class MountedJob:
     ready_at_us: dict[str, int] = field(default_factory=dict)
     failure: Failure | None = None
     stopped: bool = False  # cancelled, failed or shutting down: its slices are skipped
+    stop_after: int | None = None  # stopped at the end of a partition, not before this step
     evaluation: Any = None  # ActionError of the chunks of the evaluation in progress
     last_step_at_us: int | None = None
     saved_step: int = -1

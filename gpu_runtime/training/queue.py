@@ -165,12 +165,27 @@ class SharedQueue:
                 ended = self.queue.fail(partition_id, epoch, reason=reason, charge_us=charge_us)
         except StaleEpoch:
             self.queue.charge(lease.job.tenant_id, charge_us=charge_us)
+            self._stop_if_due(job)
             return
         if reason is None:
             job.stale_in_a_row = 0
         self._end(ended)
+        self._stop_if_due(job)
         self._drop_stale()
         self.changed.notify()
+
+    def finish_job(self, job: MountedJob, *, step: int) -> None:
+        """``stop_job`` as soon as the job has come to ``step`` and nothing of it is leased: a step under way is
+        finished, and what it made is the job's."""
+        job.stop_after = step
+        self._stop_if_due(job)
+
+    def _stop_if_due(self, job: MountedJob) -> None:
+        if job.stop_after is None or job.stopped:
+            return
+        leased = any(self.queue.job(PartitionId(name)).state is TrainingJobState.LEASED for name in job.outstanding)
+        if not leased and job.slot.step >= job.stop_after:
+            self.stop_job(job, reason="stopped_after_step")
 
     def stop_job(self, job: MountedJob, *, reason: str) -> None:
         """Stop producing and consuming for this job: its partitions end and return their bytes."""

@@ -61,10 +61,11 @@ class RolloutWorkflow:
     meter: EnvironmentMeter
     durable: Durable
     folder: Path
-    dataset: RolloutDataset | None = field(init=False, default=None)  # once the run came to its end
+    dataset: RolloutDataset | None = field(init=False, default=None)  # once it is written
     _keeper: RolloutKeeper = field(init=False)
     _predictions: PredictStatistics = field(init=False, default_factory=PredictStatistics)
-    _over: bool = field(init=False, default=False)
+    _schema: DatasetSchema | None = field(init=False, default=None)  # once an environment was looked at
+    _writer: object | None = field(init=False, default=None)  # whose rows are wanted
 
     def __post_init__(self) -> None:
         self._keeper = RolloutKeeper(
@@ -93,19 +94,39 @@ class RolloutWorkflow:
         except EXPECTED as error:
             raise WorkloadFailed(failure_from(error)) from error
         finally:
-            self._over = True  # a thread that still writes rows stops at the next episode
+            self._writer = None  # a thread that still writes rows stops at the next episode
 
-    async def _run(self) -> None:
-        resumed = await self._keeper.begin()
+    async def keep(self) -> None:
+        """After ``run`` was stopped: write the dataset of the episodes there are, if there are any.
+
+        Raises what looking at an environment raises, where this process has not done that yet.
+        """
+        if self.dataset is not None:
+            return
+        await self._keeper.begin()
+        try:
+            if self._keeper.chosen():
+                await self._write(self._schema or await self._look(), self.folder / "kept")
+        finally:
+            self._writer = None
+
+    async def _look(self) -> DatasetSchema:
+        """What the rows will be, checked before minutes of simulation."""
         seed, session = self.spec.first_seed, self._session(1)
         first = await look(self.pool, session, self.policy, seed=seed, tell=self.tell, meter=self.meter)
         schema = recorded_schema(first.schema, [view.key for view in self.policy.views])
-        check_schema(schema, _fps(schema))  # before minutes of simulation
+        check_schema(schema, _fps(schema))
+        self._schema = schema
+        return schema
+
+    async def _run(self) -> None:
+        resumed = await self._keeper.begin()
+        schema = await self._look()
         if resumed:
             await self._play(self._next(self.spec.parallel), unbilled=REDONE)
         while tries := self._next(_ROUNDS_PER_TOUR * self.spec.parallel):
             await self._play(tries, unbilled=None)
-        await self._write(schema)
+        await self._write(schema, self.folder / "dataset")
 
     def _next(self, most: int) -> deque[Try]:
         """Planned episodes that nobody has played; none when there are enough of them, or may be no more."""
@@ -159,7 +180,8 @@ class RolloutWorkflow:
             rules=TryRules(steps_max=environment.max_steps),
         )
 
-    async def _write(self, schema: DatasetSchema) -> None:
+    async def _write(self, schema: DatasetSchema, folder: Path) -> None:
+        writer = self._writer = object()
         keeper, episodes = self._keeper, self._keeper.chosen()
         counts = f"{keeper.attempts} episodes were played, {keeper.successes} succeeded"
         if not episodes:
@@ -167,7 +189,6 @@ class RolloutWorkflow:
         if len(episodes) < self.spec.episodes:
             text = f"{counts}: the dataset has {len(episodes)} of {self.spec.episodes} episodes"
             await self.tell(LogWritten(level="warning", message=text))
-        folder = self.folder / "dataset"
         write = functools.partial(
             record_dataset,
             folder,
@@ -175,7 +196,7 @@ class RolloutWorkflow:
             keeper.shelf,
             episodes,
             description=self._description(episodes),
-            stopped=lambda: self._over,
+            stopped=lambda: self._writer is not writer,
         )
         frames: int = await self.durable(write)
         self.dataset = RolloutDataset(folder=folder, manifest=self._manifest(len(episodes), frames))
