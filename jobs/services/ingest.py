@@ -32,6 +32,7 @@ from jobs.states import (
     AttemptState,
     JobState,
 )
+from tenants.billing.holds import hold_release
 from tenants.scope import platform_scope
 
 logger = logging.getLogger(__name__)
@@ -86,6 +87,7 @@ class _Ingest:
         self.events = events
         self.refused: Counter[str] = Counter()
         self.rows = ingest_rows.Rows()
+        self.ended: set[tuple[UUID, UUID]] = set()  # (tenant, job): their holds are given back
         self.next_seq = self._reserve()
         self.jobs = {str(job.pk): job for job in Job.objects.filter(pk__in=self.next_seq).select_related("tenant")}
         attempts = JobAttempt.objects.filter(job_id__in=self.next_seq, state__in=ATTEMPT_FENCED)
@@ -99,6 +101,8 @@ class _Ingest:
                 level = logging.INFO if reason == "stale_attempt" else logging.ERROR
                 logger.log(level, "journal %s entry %d refused: %s", self.journal_id, event.seq, reason)
         ingested = self.rows.write(source=self.journal_id)
+        for _, job_id in sorted(self.ended):
+            hold_release(job_id=job_id)  # after its last usage was captured from it
         self.refused.update(refusal.code.value for refusal in ingested.refused)
 
     def _reserve(self) -> dict[str, int]:
@@ -160,7 +164,11 @@ class _Ingest:
         if target in TERMINAL or (target != job.state and job.state in LIVE - {JobState.CANCELLING}):
             moment = ingest_rows.moment(event.occurred_at_us)
             reason, message = ingest_rows.clean(body.reason or ""), ingest_rows.clean(body.message or "")
-            moved = job_transition(job, to=target, reason=reason, message=message, occurred_at=moment, seq=seq)
+            moved = job_transition(
+                job, to=target, reason=reason, message=message, occurred_at=moment, seq=seq, release_hold=False
+            )
+            if moved is not None and target in TERMINAL:
+                self.ended.add((job.tenant_id, job.pk))
             # A late "starting" of a job that already runs is history, not a contradiction.
             if moved is None and target in TERMINAL:
                 return "not_allowed_from_" + str(job.state)

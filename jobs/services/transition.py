@@ -15,6 +15,7 @@ from jobs.models import Job, JobEvent
 from jobs.services.outbox import DISPATCH_TENANT, outbox_add
 from jobs.services.webhooks import job_webhook
 from jobs.states import TERMINAL, JobState, may_become
+from tenants.billing.holds import hold_release
 from tenants.scope import platform_scope
 
 REASON_MAX, MESSAGE_MAX = 100, 1000
@@ -50,12 +51,14 @@ def job_transition(
     message: str = "",
     occurred_at: datetime | None = None,
     seq: int | None = None,
+    release_hold: bool = True,
     **columns: Any,
 ) -> Transition | None:
     """Move a job to ``to`` if the table allows it from where the row is now, and from one of ``sources``.
 
     Fenced by ``job.attempt``: if another attempt has begun since the caller read the row, nothing happens.
     None means refused: somebody else was faster, and the row says who. ``seq`` is a number already reserved.
+    A job that ends gives back what is left of its hold, at once, unless the caller has its last usage still to book.
     """
     moment = occurred_at or timezone.now()
     columns |= {"state": to, "reason": reason[:REASON_MAX], "message": message[:MESSAGE_MAX]}
@@ -68,6 +71,8 @@ def job_transition(
         job.refresh_from_db()
         job_webhook(job)
         if to in TERMINAL:
+            if release_hold:
+                hold_release(job_id=job.pk)
             outbox_add(topic=DISPATCH_TENANT, key=str(job.tenant_id))  # whoever waited for its place
         return _told(job, seq=seq, occurred_at=moment)
 
