@@ -5,7 +5,6 @@ from typing import Any
 from django.contrib import admin
 from django.db.models import Model, QuerySet
 from django.forms import BaseInlineFormSet
-from django.http import HttpRequest
 from django.urls import reverse
 from django.utils.html import format_html
 
@@ -21,7 +20,7 @@ from jobs.models import (
     RuntimeCursor,
     RuntimeSnapshot,
 )
-from tenants.admin import ReadOnly
+from tenants.admin_base import OfTenant, ReadOnly, RowsInside
 
 ROWS_SHOWN = 20  # of each list on a job's page
 
@@ -35,28 +34,12 @@ class _Newest(BaseInlineFormSet):  # type: ignore[type-arg]
         return self._newest
 
 
-class _Rows(admin.TabularInline):
-    """Rows of a job, shown only."""
-
-    extra = 0
-    can_delete = False
-
-    def get_readonly_fields(self, request: HttpRequest, obj: Any = None) -> Any:
-        return self.fields
-
-    def has_add_permission(self, request: HttpRequest, obj: Any = None) -> bool:
-        return False
-
-    def has_change_permission(self, request: HttpRequest, obj: Any = None) -> bool:
-        return False
-
-
-class AttemptRows(_Rows):
+class AttemptRows(RowsInside):
     model = JobAttempt
     fields = ["number", "state", "reason", "journal_id", "started_at", "finished_at"]
 
 
-class _NewestRows(_Rows):
+class _NewestRows(RowsInside):
     """The newest few; the job's page links to the list of all of them."""
 
     formset = _Newest
@@ -77,11 +60,23 @@ class PolicyVersionRows(_NewestRows):
 
 @admin.register(Job)
 class JobAdmin(ReadOnly):
-    list_display = ["name", "tenant", "kind", "state", "reason", "attempt", "step", "total_steps", "created_at"]
-    list_filter = ["state", "kind", "reason", "tenant"]
-    list_select_related = ["tenant"]
-    search_fields = ["id", "name", "tenant__name"]
-    date_hierarchy = "created_at"
+    list_display = [
+        "name",
+        "tenant",
+        "project",
+        "kind",
+        "state",
+        "reason",
+        "priority",
+        "attempt",
+        "step",
+        "total_steps",
+        "created_at",
+    ]
+    list_filter = ["state", "kind", OfTenant]
+    list_select_related = ["tenant", "project"]
+    search_fields = ["=id", "name", "tenant__name"]
+    ordering = ["-created_at", "-pk"]
     readonly_fields = ["all_artifacts", "all_policy_versions"]
     inlines = [AttemptRows, ArtifactRows, PolicyVersionRows]
 
@@ -104,7 +99,7 @@ def _list_of(job: Job, model: type[Model]) -> str:
 @admin.register(Artifact)
 class ArtifactAdmin(ReadOnly):
     list_display = ["name", "kind", "tenant", "job_id", "attempt", "policy_version", "size_bytes", "created_at"]
-    list_filter = ["kind", "tenant"]
+    list_filter = ["kind", OfTenant]
     list_select_related = ["tenant"]
     search_fields = ["=id", "=job__id", "name"]
 
@@ -112,7 +107,7 @@ class ArtifactAdmin(ReadOnly):
 @admin.register(PolicyVersion)
 class PolicyVersionAdmin(ReadOnly):
     list_display = ["job_id", "tenant", "attempt", "version", "step", "checkpoint", "created_at"]
-    list_filter = ["tenant"]
+    list_filter = [OfTenant]
     list_select_related = ["tenant"]
     search_fields = ["=id", "=job__id"]
 
@@ -120,9 +115,10 @@ class PolicyVersionAdmin(ReadOnly):
 @admin.register(JobEvent)
 class JobEventAdmin(ReadOnly):
     list_display = ["job_id", "tenant", "seq", "attempt", "type", "data", "occurred_at"]
-    list_filter = ["type"]
+    list_filter = ["type", OfTenant]
     list_select_related = ["tenant"]
-    search_fields = ["job__id"]
+    search_fields = ["=job__id"]
+    ordering = ["-pk"]
 
 
 @admin.register(OutboxMessage)
@@ -151,6 +147,6 @@ class RuntimeSnapshotAdmin(ReadOnly):
 @admin.register(DatasetImport)
 class DatasetImportAdmin(ReadOnly):
     list_display = ["artifact", "tenant", "state", "reason", "attempts", "claimed_until", "created_at"]
-    list_filter = ["state", "tenant"]
+    list_filter = ["state", OfTenant]
     list_select_related = ["tenant", "artifact"]
     search_fields = ["=artifact__id", "=artifact__job__id", "tenant__name"]

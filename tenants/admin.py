@@ -1,85 +1,127 @@
-"""Operators' view of tenants, people and keys: read-mostly, every tenant at once."""
+"""Operators' lists of tenants, people, projects and keys: every tenant at once."""
 
 from typing import Any
 
 from django.contrib import admin
-from django.http import HttpRequest, HttpResponse
-from django.template.response import TemplateResponse
+from django.forms import ModelForm
+from django.http import HttpRequest
+from django.urls import reverse
+from django.utils.html import format_html
 
-from tenants.models import ApiKey, Membership, Tenant, User
-from tenants.scope import platform_scope
-
-
-def _rendered(answer: HttpResponse) -> HttpResponse:
-    """Templates read rows while they are rendered: do it inside the scope."""
-    return answer.render() if isinstance(answer, TemplateResponse) else answer
+from tenants.admin_base import AcrossTenants, OfTenant, ReadOnly
+from tenants.audit.services import audit
+from tenants.models import ApiKey, Invitation, Membership, Project, Tenant, User
 
 
-class AcrossTenants(admin.ModelAdmin):
-    """Opens the platform's scope for the whole request, whatever tenant the operator belongs to."""
+class Audited(AcrossTenants):
+    """Existing rows can be changed, none added or deleted. Each change is an act on the audit log."""
 
-    def get_queryset(self, request: HttpRequest) -> Any:
-        with platform_scope():
-            return super().get_queryset(request)
-
-    def changelist_view(self, request: HttpRequest, extra_context: Any = None) -> Any:
-        with platform_scope():
-            return _rendered(super().changelist_view(request, extra_context))
-
-    def changeform_view(self, request: HttpRequest, *args: Any, **kwargs: Any) -> Any:
-        with platform_scope():
-            return _rendered(super().changeform_view(request, *args, **kwargs))
-
-
-class ReadOnly(AcrossTenants):
-    """Nothing can be added, changed or deleted here."""
+    noun: str
 
     def has_add_permission(self, request: HttpRequest) -> bool:
         return False
 
-    def has_change_permission(self, request: HttpRequest, obj: Any = None) -> bool:
-        return False
-
     def has_delete_permission(self, request: HttpRequest, obj: Any = None) -> bool:
         return False
+
+    def save_model(self, request: HttpRequest, obj: Any, form: "ModelForm[Any]", change: bool) -> None:
+        """In the transaction that Django opens for the form."""
+        if not form.changed_data:
+            return
+        before = {name: form.initial[name] for name in form.changed_data}
+        super().save_model(request, obj, form, change)
+        audit(
+            by=_operator(request),
+            verb=f"{self.noun}.changed",
+            target=obj,
+            tenant=obj if isinstance(obj, Tenant) else None,
+            before=before,
+            after={name: form.cleaned_data[name] for name in form.changed_data},
+        )
+
+
+def _operator(request: HttpRequest) -> User:
+    assert isinstance(request.user, User)  # the site lets nobody else in
+    return request.user
 
 
 @admin.register(Tenant)
-class TenantAdmin(AcrossTenants):
-    list_display = ["name", "slug", "weight", "created_at"]
-    search_fields = ["name", "slug"]
-    readonly_fields = ["id", "created_at"]
+class TenantAdmin(Audited):
+    """The name leads to the tenant's own screen; here its share of a contended device can be changed."""
 
-    def has_delete_permission(self, request: HttpRequest, obj: Any = None) -> bool:
-        return False
+    noun = "tenant"
+    list_display = ["screen", "slug", "state", "currency", "weight", "created_at"]
+    list_display_links = ["slug"]
+    list_filter = ["state", "currency"]
+    search_fields = ["name", "slug", "=id"]
+    ordering = ["name"]
+    fields = ["id", "name", "slug", "weight", "state", "paused_reason", "currency", "created_at"]
+    readonly_fields = ["id", "slug", "state", "paused_reason", "currency", "created_at"]
+
+    @admin.display(description="Name", ordering="name")
+    def screen(self, tenant: Tenant) -> str:
+        return format_html('<a href="{}">{}</a>', reverse("admin:operator_tenant", args=[tenant.pk]), tenant.name)
 
 
 @admin.register(User)
-class UserAdmin(AcrossTenants):
-    list_display = ["email", "is_active", "is_staff", "date_joined", "last_login"]
-    list_filter = ["is_active", "is_staff"]
+class UserAdmin(Audited):
+    noun = "user"
+    list_display = ["email", "is_active", "is_staff", "is_superuser", "date_joined", "last_login"]
+    list_filter = ["is_active", "is_staff", "is_superuser"]
     search_fields = ["email"]
+    ordering = ["email"]
     fields = ["email", "is_active", "is_staff", "is_superuser", "date_joined", "last_login"]
     readonly_fields = ["email", "date_joined", "last_login"]
 
-    def has_add_permission(self, request: HttpRequest) -> bool:
-        return False
-
-    def has_delete_permission(self, request: HttpRequest, obj: Any = None) -> bool:
-        return False
+    def has_change_permission(self, request: HttpRequest, obj: Any = None) -> bool:
+        """Who is staff is for superusers to say: otherwise anybody could make themselves one."""
+        return bool(request.user.is_superuser and super().has_change_permission(request, obj))
 
 
 @admin.register(Membership)
 class MembershipAdmin(ReadOnly):
     list_display = ["tenant", "user", "role", "created_at"]
-    list_filter = ["role"]
+    list_filter = ["role", OfTenant]
     list_select_related = ["tenant", "user"]
     search_fields = ["tenant__name", "user__email"]
+    ordering = ["-pk"]
+
+
+@admin.register(Invitation)
+class InvitationAdmin(ReadOnly):
+    list_display = ["email", "tenant", "role", "invited_by", "created_at", "expires_at", "accepted_at", "revoked_at"]
+    list_filter = ["role", OfTenant]
+    list_select_related = ["tenant", "invited_by"]
+    search_fields = ["email", "tenant__name"]
+    ordering = ["-created_at"]
+    exclude = ["token_sha256"]
+
+
+@admin.register(Project)
+class ProjectAdmin(ReadOnly):
+    list_display = ["name", "slug", "tenant", "created_by", "created_at", "archived_at"]
+    list_filter = [("archived_at", admin.EmptyFieldListFilter), OfTenant]
+    list_select_related = ["tenant", "created_by"]
+    search_fields = ["name", "slug", "tenant__name"]
+    ordering = ["-created_at"]
 
 
 @admin.register(ApiKey)
 class ApiKeyAdmin(ReadOnly):
-    list_display = ["prefix", "tenant", "name", "role", "created_by", "last_used_at", "expires_at", "revoked_at"]
-    list_select_related = ["tenant", "created_by"]
+    list_display = [
+        "prefix",
+        "tenant",
+        "name",
+        "role",
+        "project",
+        "spend_cap",
+        "created_by",
+        "last_used_at",
+        "expires_at",
+        "revoked_at",
+    ]
+    list_filter = ["role", ("revoked_at", admin.EmptyFieldListFilter), OfTenant]
+    list_select_related = ["tenant", "project", "created_by"]
     search_fields = ["prefix", "name", "tenant__name"]
+    ordering = ["-created_at"]
     exclude = ["secret_sha256"]

@@ -3,15 +3,13 @@
 import html
 import re
 from datetime import timedelta
-from decimal import Decimal
 
 import pytest
 from django.test import Client
 
 from jobs.models import Artifact, Job, PolicyVersion
-from tenants.billing.models import PriceVersion
 from tenants.scope import platform_scope
-from tests.support.factories import UserFactory, moment
+from tests.support.factories import moment
 from tests.support.jobs import make_job
 from tests.support.story import Person, Story
 from tests.support.usage import ingest
@@ -26,13 +24,6 @@ PAGES = [
     "billing/usageevent",
     "billing/ratedusage",
 ]
-
-
-@pytest.fixture
-def operator(db) -> Client:
-    browser = Client()
-    browser.force_login(UserFactory(is_staff=True, is_superuser=True))
-    return browser
 
 
 @pytest.mark.parametrize("page", PAGES)
@@ -60,16 +51,6 @@ def test_the_secret_of_a_key_is_not_shown(operator: Client, alice: Person):
     page = operator.get(f"/admin/tenants/apikey/{alice.key_row.pk}/change/").content.decode()
     assert alice.key_row.prefix in page
     assert alice.key_row.secret_sha256 not in page
-
-
-def test_a_price_can_be_announced_for_the_future_only(operator: Client):
-    form = {"meter": "train.samples", "amount": "0.000000000001", "per": "1", "currency": "EUR"}
-    past = {"valid_from_0": "2020-06-01", "valid_from_1": "00:00"}
-    future = {"valid_from_0": "2100-06-01", "valid_from_1": "00:00"}
-    assert b"must start in the future" in operator.post("/admin/billing/priceversion/add/", form | past).content
-    assert operator.post("/admin/billing/priceversion/add/", form | future).status_code == 302
-    price = PriceVersion.objects.get(valid_from=moment("2100-06-01T00:00:00"))
-    assert price.amount == Decimal("0.000000000001")
 
 
 def test_the_owner_of_a_tenant_is_no_operator(alice: Person):

@@ -21,9 +21,7 @@ ROWS_PER_QUERY = 1000
 
 
 @admin.action(description="Export as CSV", permissions=["view"])
-def export_as_csv(
-    screen: "admin.ModelAdmin[Any]", request: HttpRequest, chosen: "QuerySet[Any]"
-) -> HttpResponseBase:
+def export_as_csv(screen: "admin.ModelAdmin[Any]", request: HttpRequest, chosen: "QuerySet[Any]") -> HttpResponseBase:
     """The chosen rows, streamed. Read by key, page by page: no cursor stays open while a slow client reads."""
     columns = [name for name in screen.get_list_display(request) if name != "action_checkbox"]
     titles = [str(label_for_field(name, screen.model, screen)) for name in columns]
@@ -34,9 +32,7 @@ def export_as_csv(
     return csv_answer(titles, rows_of(rows, columns, screen), name=str(screen.model._meta.verbose_name_plural))
 
 
-def rows_of(
-    rows: "QuerySet[Any]", columns: Sequence[str], screen: "admin.ModelAdmin[Any]"
-) -> Iterator[list[Any]]:
+def rows_of(rows: "QuerySet[Any]", columns: Sequence[str], screen: "admin.ModelAdmin[Any]") -> Iterator[list[Any]]:
     """The cells of each row, one query per thousand of them."""
     last: Any = None
     while True:

@@ -5,12 +5,13 @@ from decimal import Decimal
 from django.contrib import admin
 from django.db.models import Sum
 from django.http import HttpRequest, HttpResponse
+from django.utils import timezone
 
 from control_plane.operator.attention import matters, queue_now
-from control_plane.operator.months import month_after, this_month
 from control_plane.operator.screens import framed
 from jobs.selectors.runtime import runtime_report
 from tenants.billing.models import UsageRollup
+from tenants.billing.periods import month_after, month_of
 from tenants.models import Tenant
 from tenants.scope import platform_scope
 
@@ -40,6 +41,6 @@ def records_page(request: HttpRequest) -> HttpResponse:
 
 def earned_this_month() -> list[tuple[str, Decimal]]:
     """What this month's usage has cost so far, by currency."""
-    first = this_month()
+    first = month_of(timezone.now())
     rows = UsageRollup.objects.filter(day__gte=first, day__lt=month_after(first)).values("currency")
     return [(row["currency"], row["amount"]) for row in rows.annotate(amount=Sum("amount")).order_by("currency")]

@@ -1,4 +1,4 @@
-"""Which tenants have used up, or nearly, what they are refused beyond: over all tenants, in a fixed number of queries."""
+"""Which tenants have used up, or nearly, what they are refused beyond: of all of them, in a fixed number of reads."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -8,11 +8,11 @@ from uuid import UUID
 from django.db.models import Count, F, Q, QuerySet, Sum
 from django.utils import timezone
 
-from control_plane.operator.months import month_after, this_month
 from control_plane.templatetags.operator import amount, byte_size
 from jobs.models import Job
 from jobs.states import JobState
 from tenants.billing.models import COMPUTE_METERS, UsageRollup
+from tenants.billing.periods import month_after, month_of
 from tenants.models import Tenant
 from tenants.quotas.models import DefaultQuota, Quota, Resource, StorageAccount
 
@@ -94,7 +94,7 @@ def _computed() -> Figures:
 
 
 def _month() -> QuerySet[UsageRollup]:
-    first = this_month()
+    first = month_of(timezone.now())
     return UsageRollup.objects.filter(day__gte=first, day__lt=month_after(first))
 
 

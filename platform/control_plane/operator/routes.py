@@ -9,6 +9,7 @@ from django.urls import URLPattern, path, reverse
 
 from control_plane.operator.dashboard import records_page
 from control_plane.operator.runtime import runtime_page
+from control_plane.operator.tenant_page import tenant_page
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -22,13 +23,18 @@ class Screen:
 
 SCREENS = (
     Screen(route="runtime/", name="operator_runtime", view=runtime_page),
+    Screen(route="tenant/<uuid:tenant_id>/", name="operator_tenant", view=tenant_page),
     Screen(route="records/", name="operator_records", view=records_page),
 )
 # What the top of every page links to: words, name of the route, permission that its list asks for.
 LINKS = (
     ("Tenants", "tenants_tenant_changelist", "tenants.view_tenant"),
     ("Jobs", "jobs_job_changelist", "jobs.view_job"),
+    ("Invoices", "billing_invoice_changelist", "billing.view_invoice"),
+    ("Webhooks", "webhooks_webhookdelivery_changelist", "webhooks.view_webhookdelivery"),
     ("Runtime", "operator_runtime", "jobs.view_runtimesnapshot"),
+    ("Reconciliation", "billing_reconciliationrun_changelist", "billing.view_reconciliationrun"),
+    ("Audit", "audit_auditevent_changelist", "audit.view_auditevent"),
 )
 
 

@@ -24,6 +24,17 @@ class OperatorSite(admin.AdminSite):
         self.disable_action("delete_selected")
         self.add_action(export_as_csv, "export_as_csv")
 
+    def has_permission(self, request: HttpRequest) -> bool:
+        from control_plane.accounts.operators import operator_allowed
+
+        return operator_allowed(request)
+
+    def login(self, request: HttpRequest, extra_context: dict[str, Any] | None = None) -> HttpResponse:
+        """The log-in of everybody: with its limits and its second factor."""
+        from control_plane.accounts.operators import operator_login
+
+        return operator_login(request)
+
     def get_urls(self) -> list[URLPattern | URLResolver]:
         """Our screens first: Django's last route catches everything."""
         from control_plane.operator.routes import screen_urls

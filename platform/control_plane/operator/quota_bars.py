@@ -1,0 +1,97 @@
+"""How much of each limit a tenant has used now, for the tenant's screen."""
+
+from dataclasses import dataclass
+from datetime import datetime
+
+from django.utils import timezone
+
+from control_plane.templatetags.operator import byte_size
+from jobs.selectors.line import queued_counts, started_use
+from tenants.billing.periods import month_of
+from tenants.billing.selectors import compute_us, spent
+from tenants.datasets.models import Upload, UploadState
+from tenants.models import Tenant
+from tenants.quotas.limits import limits_read
+from tenants.quotas.models import Resource
+from tenants.quotas.storage import storage_of
+
+NEAR = 0.8
+_US_PER_S = 1_000_000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Bar:
+    """One limit in its unit. ``used`` None: it is counted per job or per minute, not held; ``limit`` None: none."""
+
+    resource: Resource
+    used: int | None
+    limit: int | None
+    expires_at: datetime | None
+    own: bool  # set for this tenant; else the platform's default
+    currency: str
+
+    @property
+    def name(self) -> str:
+        return self.resource.replace("_", " ").capitalize()
+
+    @property
+    def share(self) -> float | None:
+        """Of the limit, 0 to 1; None where there is none."""
+        if self.used is None or self.limit is None:
+            return None
+        return min(1.0, self.used / self.limit) if self.limit else float(self.used > 0)
+
+    @property
+    def tone(self) -> str:
+        """``bad``: used up, ``warn``: nearly."""
+        share = self.share or 0.0
+        return "bad" if share >= 1 else "warn" if share >= NEAR else ""
+
+    @property
+    def words(self) -> str:
+        limit = "no limit" if self.limit is None else self._figure(self.limit)
+        return limit if self.used is None else f"{self._figure(self.used)} of {limit}"
+
+    def _figure(self, value: int) -> str:
+        if self.resource is Resource.STORAGE_BYTES:
+            return byte_size(value)
+        if self.resource is Resource.MONEY_PER_MONTH:
+            return f"{value:,} {self.currency}"
+        return f"{value:,} s" if self.resource.startswith("compute_s") else f"{value:,}"
+
+
+def quota_bars(tenant: Tenant) -> list[Bar]:
+    """Every resource, in the order in which they are declared."""
+    limits, used = limits_read(tenant), _used(tenant)
+    bars = []
+    for resource in Resource:
+        row = limits.own.get((None, resource))
+        bars.append(
+            Bar(
+                resource=resource,
+                used=used.get(resource),
+                limit=limits.of_tenant(resource),
+                expires_at=row.expires_at if row else None,
+                own=row is not None,
+                currency=tenant.currency,
+            )
+        )
+    return bars
+
+
+def _used(tenant: Tenant) -> dict[Resource, int]:
+    """From the rows themselves. Money is rounded down to whole units, as limits are."""
+    month, stored = month_of(timezone.now()), storage_of(tenant)
+    used = {
+        Resource.QUEUED_JOBS: sum(queued_counts(tenant).values()),
+        Resource.STORAGE_BYTES: stored.used_bytes + stored.reserved_bytes,
+        Resource.UPLOADS: Upload.objects.filter(tenant=tenant, state=UploadState.RECEIVING).count(),
+        Resource.COMPUTE_S_PER_MONTH: compute_us(tenant, month=month) // _US_PER_S,
+        Resource.MONEY_PER_MONTH: int(spent(tenant, month=month)),
+    }
+    for of_project in started_use(tenant).values():
+        for resource, count in of_project.items():
+            used[resource] = used.get(resource, 0) + count
+    for resource in (Resource.RUNNING_JOBS, Resource.SLOTS, Resource.ENV_SEATS):
+        used.setdefault(resource, 0)
+    return used
