@@ -1,17 +1,14 @@
-"""Writes of the billing app: usage of one event, prices."""
+"""Usage of one event, told by whoever measures it."""
 
 from collections.abc import Sequence
 from datetime import datetime
-from decimal import Decimal
 from uuid import UUID
 
-from django.db import IntegrityError, transaction
-from django.utils import timezone
+from django.db import IntegrityError
 
 from gpu_runtime.protocol.messages import UsageLine
 from gpu_runtime.protocol.ordering import PRIORITY_DEFAULT
 from tenants.billing.batches import MeteredWork, Refusal, usage_ingest_batch
-from tenants.billing.models import DEFAULT_PLAN, Meter, PricePlan, PriceVersion
 from tenants.errors import ApplicationError
 from tenants.models import Tenant
 from tenants.scope import tenant_scope
@@ -60,18 +57,3 @@ def usage_ingest(
             ingested = usage_ingest_batch([work], source=source)
     for refusal in ingested.refused:
         raise ApplicationError(code=refusal.code, status=409, detail=_REFUSED[refusal.code].format(event_id=event_id))
-
-
-@transaction.atomic
-def price_add(*, meter: str, amount: Decimal, per: int, valid_from: datetime, currency: str = "EUR") -> PriceVersion:
-    """Announce a price. Raises ApplicationError unless it starts in the future: what happened is never re-priced."""
-    if meter not in Meter.values:
-        raise ApplicationError(code="unknown_meter", detail=f"Meter {meter!r} is not one of {Meter.values}.")
-    if valid_from <= timezone.now():
-        raise ApplicationError(
-            code="price_in_the_past", detail=f"A price must start in the future; got {valid_from.isoformat()}."
-        )
-    plan = PricePlan.objects.get(code=DEFAULT_PLAN)
-    return PriceVersion.objects.create(
-        plan=plan, meter=meter, amount=amount, per=per, valid_from=valid_from, currency=currency
-    )

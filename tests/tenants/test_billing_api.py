@@ -1,16 +1,10 @@
 """Prices and usage over REST."""
 
 import uuid
-from datetime import timedelta
-from decimal import Decimal
 
 import pytest
-from django.utils import timezone
 
-from tenants.billing.models import Meter, PriceVersion
-from tenants.billing.seeds import DEFAULT_PRICES
-from tenants.billing.services import price_add
-from tenants.errors import ApplicationError
+from tenants.billing.models import Meter
 from tests.support.factories import moment
 from tests.support.story import Person, Story
 from tests.support.usage import ingest, set_prices
@@ -74,13 +68,3 @@ def test_a_wrong_parameter_is_named(alice: Person, query: str):
     answer = alice.api.get(f"/api/v1/usage{query}")
     assert answer.status_code == 422
     assert answer.json()["errors"][0]["pointer"] == query.split("=")[0]
-
-
-@pytest.mark.django_db
-def test_a_price_starts_in_the_future_and_is_for_a_known_meter():
-    soon = timezone.now() + timedelta(days=30)
-    assert price_add(meter="train.samples", amount=Decimal("0.06"), per=1_000, valid_from=soon).pk
-    for change in ({"valid_from": timezone.now()}, {"meter": "train.luck"}):
-        with pytest.raises(ApplicationError):
-            price_add(**{"meter": "train.samples", "amount": Decimal(1), "per": 1, "valid_from": soon} | change)
-    assert PriceVersion.objects.count() == len(DEFAULT_PRICES) + 1
