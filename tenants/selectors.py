@@ -1,12 +1,13 @@
 """Reads of the tenants app, inside the actor's scope."""
 
 from django.db.models import QuerySet
+from django.utils import timezone
 
 from tenants.errors import ApplicationError, FieldError
 from tenants.identity import Actor
-from tenants.models import DEFAULT_PROJECT, ApiKey, Membership, Project, Tenant
+from tenants.models import DEFAULT_PROJECT, ApiKey, Invitation, Membership, Project, Tenant
 from tenants.permissions import Permission
-from tenants.scope import tenant_scope
+from tenants.scope import platform_scope, tenant_scope
 
 
 def member_list(actor: Actor) -> QuerySet[Membership]:
@@ -25,6 +26,19 @@ def key_list(actor: Actor) -> QuerySet[ApiKey]:
     if actor.may(Permission.MEMBERS_MANAGE):
         return keys
     return keys.filter(created_by=actor.user) if actor.user else keys.none()
+
+
+def invitation_list(actor: Actor) -> QuerySet[Invitation]:
+    """Invitations of the actor's tenant, whatever became of them."""
+    return Invitation.objects.filter(tenant=actor.tenant).select_related("invited_by")
+
+
+def invitation_by_token(token_sha256: str) -> Invitation | None:
+    """The invitation that still stands, of whatever tenant: the token is the right to know of it."""
+    with platform_scope():
+        rows = Invitation.objects.select_related("tenant", "invited_by")
+        open_ones = rows.filter(accepted_at=None, revoked_at=None, expires_at__gt=timezone.now())
+        return open_ones.filter(token_sha256=token_sha256).first()
 
 
 def project_list(actor: Actor) -> QuerySet[Project]:

@@ -79,14 +79,14 @@ class AuditOriginMiddleware:
         self.get_response = get_response
 
     def __call__(self, request: IdentifiedRequest) -> HttpResponse:
-        token = origin_now.set(Origin(address=_address(request), request_id=request.request_id))
+        token = origin_now.set(Origin(address=client_address(request), request_id=request.request_id))
         try:
             return self.get_response(request)
         finally:
             origin_now.reset(token)
 
 
-def _address(request: HttpRequest) -> str | None:
+def client_address(request: HttpRequest) -> str | None:
     """The client's IP address as the server saw it; None behind a unix socket."""
     try:
         return str(ip_address(request.META.get("REMOTE_ADDR", "")))

@@ -2,6 +2,7 @@
 
 from control_plane.conf import environment as env
 from control_plane.conf import outside
+from control_plane.conf.mail import mail_settings
 from control_plane.conf.static import static_revision
 from gpu_runtime.protocol.catalog import DEFAULT_BASE_MODELS, parse_base_models
 
@@ -31,7 +32,11 @@ INSTALLED_APPS = [
     "tenants.billing",
     "tenants.webhooks",
     "jobs",
-    "frontend",
+    "frontend",  # before allauth, whose pages it draws anew
+    "allauth",
+    "allauth.account",
+    "allauth.mfa",
+    "allauth.usersessions",
 ]
 MIDDLEWARE = [
     "control_plane.middleware.RequestIdMiddleware",
@@ -43,6 +48,7 @@ MIDDLEWARE = [
     "django.middleware.common.CommonMiddleware",
     "django.middleware.csrf.CsrfViewMiddleware",
     "django.contrib.auth.middleware.AuthenticationMiddleware",
+    "allauth.account.middleware.AccountMiddleware",
     "control_plane.middleware.TenantMiddleware",
     "django.contrib.messages.middleware.MessageMiddleware",
     "django.middleware.clickjacking.XFrameOptionsMiddleware",
@@ -68,8 +74,29 @@ DEFAULT_AUTO_FIELD = "django.db.models.BigAutoField"
 
 AUTH_USER_MODEL = "tenants.User"
 PASSWORD_HASHERS = ["django.contrib.auth.hashers.Argon2PasswordHasher"]
+AUTHENTICATION_BACKENDS = ["allauth.account.auth_backends.AuthenticationBackend"]
+AUTH_PASSWORD_VALIDATORS = [
+    {"NAME": f"django.contrib.auth.password_validation.{name}"}
+    for name in ("UserAttributeSimilarityValidator", "MinimumLengthValidator", "CommonPasswordValidator")
+]
 LOGIN_URL = "/login/"
 LOGIN_REDIRECT_URL = "/"
+# Log-in by e-mail address; its limits per address and per IP are allauth's own (`ACCOUNT_RATE_LIMITS`).
+ACCOUNT_ADAPTER = "control_plane.accounts.adapter.AccountAdapter"
+ACCOUNT_LOGIN_METHODS = {"email"}
+ACCOUNT_SIGNUP_FIELDS = ["email*", "password1*"]
+ACCOUNT_USER_MODEL_USERNAME_FIELD = None
+ACCOUNT_EMAIL_VERIFICATION = "none"  # an invitation's token proves the address, and nobody can change it
+ACCOUNT_EMAIL_UNKNOWN_ACCOUNTS = False
+ACCOUNT_EMAIL_NOTIFICATIONS = True
+ACCOUNT_EMAIL_SUBJECT_PREFIX = "[JoyNexus] "
+ACCOUNT_SESSION_REMEMBER = True
+MFA_ADAPTER = "control_plane.accounts.adapter.MfaAdapter"
+MFA_SUPPORTED_TYPES = ["totp", "recovery_codes"]
+MFA_ALLOW_UNVERIFIED_EMAIL = True
+MFA_TOTP_ISSUER = "JoyNexus"
+JOYNEXUS_OPERATOR_MFA = PRODUCTION  # staff enter the admin with a one-time code only
+locals().update(mail_settings())
 SESSION_COOKIE_HTTPONLY = True
 SESSION_COOKIE_SAMESITE = CSRF_COOKIE_SAMESITE = "Lax"
 SESSION_COOKIE_SECURE = CSRF_COOKIE_SECURE = SECURE_SSL_REDIRECT = PRODUCTION
@@ -182,7 +209,8 @@ SPECTACULAR_SETTINGS = {
     "SWAGGER_UI_FAVICON_HREF": "SIDECAR",
     "COMPONENT_SPLIT_REQUEST": False,
     "ENUM_NAME_OVERRIDES": {
-        "Role": "tenants.api.ROLES",
+        "Role": "tenants.api.roles.ROLES",
+        "Permission": "tenants.api.roles.PERMISSIONS",
         "DatasetVersionState": "tenants.datasets.models.VersionState.choices",
         "JobState": "jobs.models.JOB_STATES",
     },

@@ -1,12 +1,10 @@
 """Every route of the platform."""
 
 from django.contrib import admin
-from django.contrib.auth import views as auth
 from django.urls import URLPattern, URLResolver, include, path
 from drf_spectacular.views import SpectacularAPIView, SpectacularSwaggerSplitView
 
 from control_plane.health import healthz, readyz
-from control_plane.sessions import switch_tenant
 
 DOCS_TEMPLATE = "control_plane/api_docs.html"
 
@@ -31,9 +29,7 @@ urlpatterns: list[URLPattern | URLResolver] = [
     path("healthz", healthz),
     path("readyz", readyz),
     path("admin/", admin.site.urls),
-    path("login/", auth.LoginView.as_view(redirect_authenticated_user=True), name="login"),
-    path("logout/", auth.LogoutView.as_view(next_page="/login/"), name="logout"),
-    path("tenant/", switch_tenant, name="switch_tenant"),
+    path("", include("control_plane.accounts.urls")),
     path("api/v1/", include(api_v1)),
     path("", include("frontend.urls")),
 ]

@@ -1,5 +1,10 @@
 """Routes of the audit app under /api/v1/."""
 
-from django.urls import URLPattern
+from django.urls import path
 
-urlpatterns: list[URLPattern] = []
+from tenants.audit import api
+
+urlpatterns = [
+    path("audit", api.AuditListApi.as_view()),
+    path("audit/csv", api.AuditCsvApi.as_view()),
+]

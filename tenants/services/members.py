@@ -4,10 +4,12 @@ from django.db import IntegrityError, transaction
 from django.utils import timezone
 
 from tenants.access import not_found
+from tenants.access_changes import access_changed
 from tenants.audit.services import audit
 from tenants.errors import ApplicationError
 from tenants.identity import Actor
 from tenants.models import ApiKey, Membership, Role, Tenant, User
+from tenants.permissions import may_grant
 from tenants.services.guards import invalid, require_grant
 
 
@@ -36,14 +38,17 @@ def membership_create(*, tenant: Tenant, user: User, role: str) -> Membership:
 
 @transaction.atomic
 def member_set_role(*, actor: Actor, membership_id: int, role: str) -> Membership:
-    """Change a member's role. The last owner stays owner."""
+    """Change a member's role and revoke the keys they made that are stronger now. The last owner stays owner."""
     require_grant(actor, role)
     membership = _locked_member(actor, membership_id)
     if membership.role == Role.OWNER and role != Role.OWNER:
         _require_other_owner(membership)
     before, membership.role = {"role": membership.role}, role
     membership.save(update_fields=["role"])
-    _told(actor, "member.role_changed", membership, before=before, after={"role": role})
+    stronger = [other for other in Role.values if not may_grant(role, other)]
+    revoked = _revoke_keys(membership, role__in=stronger)
+    access_changed([membership.user_id])
+    _told(actor, "member.role_changed", membership, before=before, after={"role": role, "keys_revoked": revoked})
     return membership
 
 
@@ -53,11 +58,17 @@ def member_remove(*, actor: Actor, membership_id: int) -> None:
     membership = _locked_member(actor, membership_id)
     if membership.role == Role.OWNER:
         _require_other_owner(membership)
-    keys = ApiKey.objects.filter(tenant=actor.tenant, created_by=membership.user_id, revoked_at=None)
-    revoked = keys.update(revoked_at=timezone.now())
+    revoked = _revoke_keys(membership)
     before = {"email": membership.user.email, "role": membership.role}
+    access_changed([membership.user_id])
     _told(actor, "member.removed", membership, before=before, after={"keys_revoked": revoked})
     membership.delete()
+
+
+def _revoke_keys(membership: Membership, **which: object) -> int:
+    """End the member's keys of this tenant; returns how many."""
+    keys = ApiKey.objects.filter(tenant=membership.tenant_id, created_by=membership.user_id, revoked_at=None)
+    return keys.filter(**which).update(revoked_at=timezone.now())
 
 
 def _locked_member(actor: Actor, membership_id: int) -> Membership:

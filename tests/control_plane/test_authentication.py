@@ -87,7 +87,7 @@ def test_last_used_is_written_once_a_minute(bob: Person):
 
 def test_logging_in_and_out(alice: Person):
     browser = Client()
-    answer = browser.post("/login/", {"username": "Alice@example.org".lower(), "password": PASSWORD})
+    answer = browser.post("/login/", {"login": "Alice@example.org", "password": PASSWORD})
     assert (answer.status_code, answer["Location"]) == (302, "/")
     assert browser.get("/api/v1/me").json()["email"] == "alice@example.org"
     assert browser.post("/logout/").status_code == 302
@@ -96,7 +96,7 @@ def test_logging_in_and_out(alice: Person):
 
 def test_a_wrong_password_and_an_unknown_address_look_alike(alice: Person):
     def refused(email: str) -> str:
-        answer = Client().post("/login/", {"username": email, "password": "wrong"})
+        answer = Client().post("/login/", {"login": email, "password": "wrong"})
         assert answer.status_code == 200
         page = answer.content.decode().replace(email, "EMAIL")
         return re.sub(r'value="[^"]{64}"', "TOKEN", page)

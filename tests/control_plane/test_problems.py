@@ -60,7 +60,7 @@ def test_an_unknown_field_is_refused_by_name_with_what_is_allowed(alice: Person)
         {
             "pointer": "/colour",
             "code": "extra_forbidden",
-            "detail": "Unknown field 'colour'. Allowed: name, role, expires_at.",
+            "detail": "Unknown field 'colour'. Allowed: name, role, scopes, project, spend_cap, expires_at.",
         }
     ]
 
@@ -90,7 +90,7 @@ def test_a_fault_of_ours_tells_nothing_but_the_request_id(alice: Person, monkeyp
     def explode(actor: object) -> None:
         raise RuntimeError("secret detail")
 
-    monkeypatch.setattr("tenants.api.member_list", explode)
+    monkeypatch.setattr("tenants.api.members.member_list", explode)
     answer = alice.api.get("/api/v1/members")
     assert (answer.status_code, answer["Content-Type"]) == (500, PROBLEM)
     assert b"secret detail" not in answer.content
@@ -127,7 +127,7 @@ def test_log_lines_carry_the_id_of_their_request(alice: Person, monkeypatch):
         seen.append(record.request_id)
         return member_list(actor)
 
-    monkeypatch.setattr("tenants.api.member_list", note)
+    monkeypatch.setattr("tenants.api.members.member_list", note)
     answer = alice.api.get("/api/v1/members")
     assert seen == [answer["X-Request-ID"]]
     assert request_id_now.get() == "-"

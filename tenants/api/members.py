@@ -1,43 +1,29 @@
-"""REST: oneself, members and API keys."""
+"""REST: oneself and members."""
 
-from datetime import UTC, datetime
-from typing import Annotated, Any, Literal, get_args
-from uuid import UUID
+from typing import Any
 
 from drf_spectacular.utils import extend_schema, inline_serializer
-from pydantic import AfterValidator, AwareDatetime, Field
 from rest_framework import serializers
 from rest_framework.response import Response
 from rest_framework.views import APIView
 
 from gpu_runtime.protocol.base import Message
 from tenants import services
+from tenants.api.roles import ROLES, EmailText, RoleName
 from tenants.bodies import parse_body
 from tenants.idempotency import KEY_PARAMETER, idempotent
 from tenants.identity import memberships_of
 from tenants.listing import ListView, PageQuery, refuse_query
-from tenants.models import ApiKey, Membership, Role
-from tenants.permissions import Permission, permissions_of
+from tenants.models import Membership
+from tenants.permissions import Permission
 from tenants.requests import TenantRequest
-from tenants.selectors import key_list, member_list
-
-RoleName = Literal["owner", "admin", "researcher", "viewer", "billing"]
-ROLES = [(role, role) for role in Role.values]
-assert set(get_args(RoleName)) == set(Role.values)
-
-
-def _in_utc(moment: datetime) -> datetime:
-    """The same moment in UTC, as databases keep it. Raises ValueError outside the years they know."""
-    try:
-        return moment.astimezone(UTC)
-    except OverflowError:
-        raise ValueError("the moment must lie in the years 1 to 9999, in UTC") from None
+from tenants.selectors import member_list
 
 
 class MemberInput(Message):
     """Add an existing user."""
 
-    email: Annotated[str, Field(min_length=3, max_length=254, pattern=r"^[^@\s]+@[^@\s]+$")]
+    email: EmailText
     role: RoleName
 
 
@@ -47,14 +33,6 @@ class MemberRoleInput(Message):
     role: RoleName
 
 
-class KeyInput(Message):
-    """Make an API key; it can do no more than you can."""
-
-    name: Annotated[str, Field(min_length=1, max_length=200)]
-    role: RoleName = "researcher"
-    expires_at: Annotated[AwareDatetime, AfterValidator(_in_utc)] | None = None
-
-
 class MemberOutput(serializers.ModelSerializer[Membership]):
     email = serializers.EmailField(source="user.email")
     role = serializers.ChoiceField(ROLES)
@@ -62,32 +40,6 @@ class MemberOutput(serializers.ModelSerializer[Membership]):
     class Meta:
         model = Membership
         fields = ["id", "email", "role", "created_at"]
-
-
-class KeyOutput(serializers.ModelSerializer[ApiKey]):
-    created_by = serializers.EmailField(source="created_by.email", default=None)
-    role = serializers.ChoiceField(ROLES)
-
-    class Meta:
-        model = ApiKey
-        fields = [
-            "id",
-            "name",
-            "role",
-            "prefix",
-            "created_by",
-            "created_at",
-            "last_used_at",
-            "expires_at",
-            "revoked_at",
-        ]
-
-
-class NewKeyOutput(KeyOutput):
-    key = serializers.CharField(help_text="Shown once.", allow_null=True, default=None)
-
-    class Meta(KeyOutput.Meta):
-        fields = [*KeyOutput.Meta.fields, "key"]
 
 
 _TENANT_OUTPUT: dict[str, Any] = {
@@ -100,6 +52,7 @@ MeOutput = inline_serializer(
     {
         "email": serializers.EmailField(allow_null=True),
         "key": serializers.CharField(allow_null=True, help_text="Prefix of the API key in use."),
+        "project": serializers.CharField(allow_null=True, help_text="The project the API key is bound to."),
         "tenant": inline_serializer("MyTenant", _TENANT_OUTPUT),
         "permissions": serializers.ListField(child=serializers.CharField()),
         "tenants": inline_serializer("MyTenants", _TENANT_OUTPUT, many=True),
@@ -123,8 +76,9 @@ class MeApi(APIView):
             {
                 "email": actor.user.email if actor.user else None,
                 "key": actor.key.prefix if actor.key else None,
+                "project": actor.project.slug if actor.project else None,
                 "tenant": here,
-                "permissions": sorted(permissions_of(actor.role)),
+                "permissions": sorted(actor.permissions),
                 "tenants": mine or [here],
             }
         )
@@ -171,47 +125,7 @@ class MemberApi(APIView):
 
     @extend_schema(operation_id="members_remove", responses={204: None})
     def delete(self, request: TenantRequest, member_id: int) -> Response:
+        """Remove a member; API keys they made in this tenant end at once."""
         refuse_query(request)
         services.member_remove(actor=request.actor, membership_id=member_id)
-        return Response(status=204)
-
-
-class KeyListApi(ListView):
-    """API keys: all of the tenant's for those who manage members, otherwise one's own."""
-
-    permission = {"GET": Permission.KEYS_MANAGE, "POST": Permission.KEYS_MANAGE}
-    serializer_class = KeyOutput
-
-    def rows(self, request: TenantRequest, query: PageQuery):
-        return key_list(request.actor)
-
-    @extend_schema(operation_id="keys_list")
-    def get(self, request: TenantRequest) -> Response:
-        return self.list(request)
-
-    @extend_schema(
-        operation_id="keys_create", parameters=[KEY_PARAMETER], request=KeyInput, responses={201: NewKeyOutput}
-    )
-    def post(self, request: TenantRequest) -> Response:
-        refuse_query(request)
-        body = parse_body(KeyInput, request.data)
-
-        def create() -> Response:
-            issued = services.key_create(
-                actor=request.actor, name=body.name, role=body.role, expires_at=body.expires_at
-            )
-            return Response({**KeyOutput(issued.row).data, "key": issued.text}, status=201)
-
-        return idempotent(request, create, secret_fields=("key",))
-
-
-class KeyApi(APIView):
-    """One API key."""
-
-    permission = {"DELETE": Permission.KEYS_MANAGE}
-
-    @extend_schema(operation_id="keys_revoke", responses={204: None})
-    def delete(self, request: TenantRequest, key_id: UUID) -> Response:
-        refuse_query(request)
-        services.key_revoke(actor=request.actor, key_id=key_id)
         return Response(status=204)

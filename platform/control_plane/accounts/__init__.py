@@ -1,0 +1,1 @@
+"""People's accounts: logging in, second factors, sessions, invitations. The mechanics are django-allauth's."""

@@ -1,0 +1,1 @@
+"""REST: oneself, members, invitations, projects and API keys."""
