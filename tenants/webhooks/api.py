@@ -104,7 +104,7 @@ class DeliveryOutput(serializers.ModelSerializer[WebhookDelivery]):
 
 
 class DeliveryDetailOutput(DeliveryOutput):
-    data = serializers.JSONField(source="event.data")
+    data = serializers.JSONField(source="event.data")  # type: ignore[assignment]  # a field's name, not the property
 
     class Meta(DeliveryOutput.Meta):
         fields = [*DeliveryOutput.Meta.fields, "data"]

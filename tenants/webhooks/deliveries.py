@@ -132,13 +132,12 @@ def _is_busy(endpoint: WebhookEndpoint, now: datetime) -> bool:
 def _settle(delivery: WebhookDelivery, answer: Answer) -> None:
     """Write the outcome of a try, if the claim is still this one, and what it means for the endpoint."""
     now = timezone.now()
-    fields = {"claimed_until": None, "response_status": answer.status, "duration_ms": answer.duration_ms}
-    fields |= {"error": answer.error[:300], **_next(delivery.attempts, answer, now)}
+    outcome = {"response_status": answer.status, "duration_ms": answer.duration_ms, "error": answer.error[:300]}
     with platform_scope():
         row = WebhookDelivery.objects.filter(
             pk=delivery.pk, state=DeliveryState.WAITING, attempts=delivery.attempts, claimed_until__isnull=False
         )
-        if row.update(**fields) != 1:
+        if row.update(claimed_until=None, **outcome, **_next(delivery.attempts, answer, now)) != 1:
             logger.info("webhook delivery %s: try %d was superseded", delivery.pk, delivery.attempts)
             return
         endpoints = WebhookEndpoint.objects.filter(pk=delivery.endpoint_id)

@@ -44,14 +44,15 @@ class Answer:
 def send(url: str, *, headers: dict[str, str], body: bytes) -> Answer:
     """POST ``body``. Never raises for what the other side does; ``error`` tells nothing of the answer's content."""
     began_s = time.monotonic()
+    status: int | None = None
     try:
         status = _post(target_of(url), headers, body, deadline_s=began_s + DEADLINE_S)
     except Forbidden as error:
-        status, said = None, f"not sent: {error}"
+        said = f"not sent: {error}"
     except (OSError, http.client.HTTPException, UnicodeError) as error:
-        status, said = None, _sentence(error, late=time.monotonic() - began_s >= DEADLINE_S)
+        said = _sentence(error, late=time.monotonic() - began_s >= DEADLINE_S)
     else:
-        said = "" if 200 <= status < 300 else _status_sentence(status)
+        said = _status_sentence(status)
     return Answer(status=status, error=said, duration_ms=int((time.monotonic() - began_s) * 1000))
 
 
@@ -174,10 +175,14 @@ def _sentence(error: Exception, *, late: bool) -> str:
             return "no TLS connection"
         case ConnectionRefusedError():
             return "connection refused"
+        case http.client.RemoteDisconnected():
+            return "the connection broke"
         case http.client.HTTPException():
             return "the answer is not HTTP"
     return "the connection broke"
 
 
 def _status_sentence(status: int) -> str:
+    if 200 <= status < 300:
+        return ""
     return f"answered {status}; redirects are not followed" if 300 <= status < 400 else f"answered {status}"
