@@ -14,13 +14,17 @@ class FieldError:
 
 @dataclass(slots=True, kw_only=True)
 class ApplicationError(Exception):
-    """A refusal with a stable ``code``, an HTTP ``status`` and a sentence the user can act on."""
+    """A refusal with a stable ``code``, an HTTP ``status`` and a sentence the user can act on.
+
+    ``retry_after_s``: the same request may succeed that much later.
+    """
 
     code: str
     detail: str
     status: int = 400
     errors: tuple[FieldError, ...] = ()
     extra: dict[str, object] = field(default_factory=dict)
+    retry_after_s: int | None = None
 
     def __str__(self) -> str:
         return f"{self.code}: {self.detail}"

@@ -112,12 +112,17 @@ class Transport:
             else:
                 if response.is_success:
                     return response
-                if last or response.status_code not in _PASSING:
+                if last or not _is_passing(response):
                     raise api_error(response.status_code, _body(response))
                 pause_s = max(pause_s, _retry_after_s(response))
             self._sleep(pause_s)
             pause_s = min(pause_s * 2, _PAUSE_MAX_S)
         raise AssertionError("the last repeat returns or raises")
+
+
+def _is_passing(response: httpx.Response) -> bool:
+    """Whether the same request may succeed soon. A 409 says so itself: the first sending of it is still under way."""
+    return response.status_code in _PASSING or (response.status_code == 409 and "Retry-After" in response.headers)
 
 
 def _retry_after_s(response: httpx.Response) -> float:

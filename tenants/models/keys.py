@@ -33,7 +33,8 @@ class IdempotencyRecord(TenantOwned):
     key = models.CharField(max_length=200)
     route = models.CharField(max_length=200)  # method and path
     body_sha256 = models.CharField(max_length=64)
-    status = models.PositiveSmallIntegerField()
+    claim = models.UUIDField(default=uuid.uuid4)  # of the request that answers; its effects commit only with it
+    status = models.PositiveSmallIntegerField()  # of the answer; 0 while the request is under way
     response = models.JSONField(null=True)
     location = models.CharField(max_length=300, blank=True)  # the Location header of the answer
     created_at = models.DateTimeField(auto_now_add=True)
