@@ -2,9 +2,16 @@
 
 from django.urls import path
 
-from tenants.billing import api
+from tenants.billing import api, balance_api, budget_api, invoice_api
 
 urlpatterns = [
     path("prices", api.PriceListApi.as_view()),
     path("usage", api.UsageApi.as_view()),
+    path("balance", balance_api.BalanceApi.as_view()),
+    path("ledger", balance_api.LedgerApi.as_view()),
+    path("budgets", budget_api.BudgetListApi.as_view()),
+    path("budgets/<uuid:budget_id>", budget_api.BudgetApi.as_view()),
+    path("invoices", invoice_api.InvoiceListApi.as_view()),
+    path("invoices/<uuid:invoice_id>", invoice_api.InvoiceApi.as_view()),
+    path("invoices/<uuid:invoice_id>/csv", invoice_api.InvoiceCsvApi.as_view()),
 ]

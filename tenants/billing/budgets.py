@@ -7,16 +7,17 @@ from typing import Any
 from uuid import UUID
 
 from django.db import IntegrityError, transaction
-from django.db.models import Q, QuerySet, Sum
+from django.db.models import Q
 from django.utils import timezone
 
+from tenants.access import access_row
 from tenants.audit.services import audit
+from tenants.billing.budget_reads import used_by_budget
 from tenants.billing.credits import AMOUNT_MAX, invalid
 from tenants.billing.currencies import is_payable
 from tenants.billing.holds import reserved
-from tenants.billing.ledger import ZERO
-from tenants.billing.models import ALERT_PERCENTS, Budget, BudgetAlert, UsageRollup
-from tenants.billing.periods import month_after, month_of
+from tenants.billing.models import ALERT_PERCENTS, Budget, BudgetAlert
+from tenants.billing.periods import month_of
 from tenants.billing.selectors import spent
 from tenants.errors import ApplicationError
 from tenants.identity import Actor
@@ -68,9 +69,10 @@ def budget_end(*, by: Actor, budget: Budget) -> None:
     audit(by=by, verb="budget.ended", target=budget, tenant=by.tenant, before=_told(budget))
 
 
-def budget_list(tenant: Tenant) -> QuerySet[Budget]:
-    """Budgets in force, newest first."""
-    return Budget.objects.filter(tenant=tenant, ended_at=None).select_related("project")
+def budget_for_update(tenant: Tenant, budget_id: UUID) -> Budget:
+    """A budget in force, locked. Raises the 404 of a missing row for anything else."""
+    rows = Budget.objects.select_for_update(no_key=True, of=("self",))
+    return access_row(rows.filter(tenant=tenant, ended_at=None), "budget", pk=budget_id)
 
 
 def exhausted(tenant: Tenant, project: Project | None = None) -> bool:
@@ -107,29 +109,6 @@ def budgets_check(tenant_ids: Collection[UUID], now: datetime | None = None) -> 
             if set(_passed(budget, used[budget.pk])) - told.get(budget.pk, set()):
                 alerts += _alert(budget, month, used[budget.pk])
     return alerts
-
-
-def used_by_budget(budgets: Collection[Budget], month: date) -> dict[UUID, Decimal]:
-    """Money each of these budgets has gone through in a month, in one query. Needs the platform's or its scope."""
-    rows = (
-        UsageRollup.objects.filter(
-            tenant_id__in={budget.tenant_id for budget in budgets}, day__gte=month, day__lt=month_after(month)
-        )
-        .values("tenant_id", "project_id")
-        .annotate(total=Sum("amount"))
-        .order_by("tenant_id", "project_id")
-    )
-    of_project: dict[tuple[UUID, UUID | None], Decimal] = {}
-    of_tenant: dict[UUID, Decimal] = {}
-    for row in rows:
-        of_project[row["tenant_id"], row["project_id"]] = row["total"]
-        of_tenant[row["tenant_id"]] = of_tenant.get(row["tenant_id"], ZERO) + row["total"]
-    return {
-        budget.pk: of_tenant.get(budget.tenant_id, ZERO)
-        if budget.project_id is None
-        else of_project.get((budget.tenant_id, budget.project_id), ZERO)
-        for budget in budgets
-    }
 
 
 def _used(budget: Budget, month: date) -> Decimal:

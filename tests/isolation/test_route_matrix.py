@@ -12,6 +12,7 @@ from jobs.models import Artifact
 from tenants.models import Membership
 from tenants.scope import platform_scope
 from tests.support.factories import make_key
+from tests.support.invoices import make_billing_rows
 from tests.support.jobs import make_job
 from tests.support.routes import api_routes, api_views
 from tests.support.story import Api, Story, api_client
@@ -52,6 +53,16 @@ MATRIX: dict[str, Expected] = {
     "DELETE /api/v1/dataset-versions/<uuid:version_id>": CHANGE,
     "GET /api/v1/prices": LIST,
     "GET /api/v1/usage": LIST,
+    "GET /api/v1/balance": LIST,
+    "GET /api/v1/ledger": LIST,
+    "GET /api/v1/budgets": LIST,
+    "POST /api/v1/budgets": CREATE,
+    "GET /api/v1/budgets/<uuid:budget_id>": ROW,
+    "PATCH /api/v1/budgets/<uuid:budget_id>": CHANGE,
+    "DELETE /api/v1/budgets/<uuid:budget_id>": CHANGE,
+    "GET /api/v1/invoices": LIST,
+    "GET /api/v1/invoices/<uuid:invoice_id>": ROW,
+    "GET /api/v1/invoices/<uuid:invoice_id>/csv": ROW,
     "GET /api/v1/bases": LIST,
     "GET /api/v1/runtime": LIST,
     "GET /api/v1/jobs": LIST,
@@ -95,7 +106,10 @@ def ids(story: Story) -> dict[str, str]:
             policy_version=1, size_bytes=1, sha256="0" * 64, manifest={}, created_at=timezone.now(),
         )  # fmt: skip
     delivery = make_delivery(alice)
+    invoice, budget = make_billing_rows(alice)
     return {
+        "invoice_id": str(invoice.pk),
+        "budget_id": str(budget.pk),
         "webhook_id": str(delivery.endpoint_id),
         "delivery_id": str(delivery.pk),
         "job_id": str(job.pk),

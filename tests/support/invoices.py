@@ -6,11 +6,13 @@ from typing import Any
 from uuid import UUID
 
 from gpu_runtime.protocol.messages import UsageLine
+from tenants.billing.budgets import budget_create
 from tenants.billing.invoices import invoice_finalize
-from tenants.billing.models import Invoice, InvoiceLine
+from tenants.billing.models import Budget, Invoice, InvoiceLine
 from tenants.models import Tenant
-from tenants.scope import platform_scope
+from tenants.scope import platform_scope, tenant_scope
 from tests.support.factories import moment
+from tests.support.story import Person
 from tests.support.usage import ingest
 
 MAY, JUNE = dt.date(2026, 5, 1), dt.date(2026, 6, 1)
@@ -38,3 +40,11 @@ def lines_of(invoice: Invoice | UUID) -> list[InvoiceLine]:
 def shown(invoice: Invoice) -> list[tuple[str, Decimal]]:
     """(description, amount) of every line."""
     return [(line.description, line.amount) for line in lines_of(invoice)]
+
+
+def make_billing_rows(person: Person) -> tuple[Invoice, Budget]:
+    """A final invoice for May and a budget of the tenant."""
+    use(person.tenant, 100_000)
+    with tenant_scope(person.tenant):
+        budget = budget_create(by=person.actor, project=None, amount=Decimal(50), hard=False)
+    return close_may(person.tenant), budget

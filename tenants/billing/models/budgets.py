@@ -33,6 +33,9 @@ class Budget(TenantOwned):  # type: ignore[django-manager-missing]
             models.CheckConstraint(condition=models.Q(amount__gt=0), name="budget_positive"),
         ]
 
+    def __str__(self) -> str:
+        return f"{self.amount.normalize():f} a month, {'hard' if self.hard else 'soft'}"
+
 
 class BudgetAlert(TenantOwned):
     """A threshold that was passed: once per budget, month and percent."""
