@@ -6,7 +6,9 @@ always name the tenant (`tenants.access`).
 """
 
 from contextlib import AbstractContextManager
+from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any, ClassVar, Self
+from uuid import UUID
 
 from django.db import models
 from django_scopes import ScopedManager, get_scope, scope, scopes_disabled
@@ -15,6 +17,8 @@ from django_scopes.manager import DisabledQuerySet
 
 if TYPE_CHECKING:
     from tenants.models import Tenant
+
+_project_now: ContextVar[UUID | None] = ContextVar("project_in_scope", default=None)
 
 # The library refuses every read outside a scope except this one, which would tell whether rows exist.
 DisabledQuerySet.exists = DisabledQuerySet.error
@@ -25,6 +29,27 @@ def tenant_scope(tenant: "Tenant") -> AbstractContextManager[Any]:
     if tenant is None:
         raise TypeError("a tenant's scope needs a tenant")
     return scope(tenant=tenant)
+
+
+def project_scope(project_id: UUID | None) -> AbstractContextManager[Any]:
+    """Within a request of a key that is bound to a project: jobs and artifacts of other projects do not exist."""
+    return _ProjectScope(project_id)
+
+
+def project_in_scope() -> UUID | None:
+    """The only project whose jobs may be seen, None: every one of the tenant. Selectors of jobs ask this."""
+    return _project_now.get()
+
+
+class _ProjectScope(AbstractContextManager[None]):
+    def __init__(self, project_id: UUID | None) -> None:
+        self.project_id = project_id
+
+    def __enter__(self) -> None:
+        self.token = _project_now.set(self.project_id)
+
+    def __exit__(self, *_: object) -> None:
+        _project_now.reset(self.token)
 
 
 def platform_scope() -> AbstractContextManager[Any]:

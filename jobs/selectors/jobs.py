@@ -9,14 +9,19 @@ from tenants.access import access_row
 from tenants.identity import memberships_of
 from tenants.models import Tenant, User
 from tenants.permissions import Permission, permissions_of
-from tenants.scope import tenant_scope
+from tenants.scope import project_in_scope, tenant_scope
 
 
 def job_list(tenant: Tenant, *, state: str = "", kind: str = "", query: str = "") -> QuerySet[Job]:
-    """Newest first. ``query`` is searched in the name, without regard to case."""
+    """Newest first. ``query`` is searched in the name, without regard to case.
+
+    For a key bound to a project, jobs of other projects do not exist.
+    """
     with tenant_scope(tenant):
         jobs = Job.objects.select_related("dataset_version__dataset", "policy__job", "created_by")
         jobs = jobs.defer("policy__manifest", "policy__job__spec").order_by("-created_at", "-pk")
+    if (project_id := project_in_scope()) is not None:
+        jobs = jobs.filter(project_id=project_id)
     if state:
         jobs = jobs.filter(state=state)
     if kind:
@@ -45,10 +50,16 @@ def environments_of(job: Job) -> list[str]:
     return [task["id"] for task in tasks]
 
 
+def _artifacts() -> QuerySet[Artifact]:
+    """Those of the open tenant, and of its one project that may be seen."""
+    project_id = project_in_scope()
+    return Artifact.objects.filter(job__project_id=project_id) if project_id is not None else Artifact.objects.all()
+
+
 def artifact_list(tenant: Tenant, job_id: UUID | None = None, *, kind: str = "") -> QuerySet[Artifact]:
     """Published files, newest first: of one job (404 unless it is the tenant's) or of all."""
     with tenant_scope(tenant):
-        artifacts = Artifact.objects.order_by("-created_at", "-pk")
+        artifacts = _artifacts().order_by("-created_at", "-pk")
         if job_id is not None:
             artifacts = artifacts.filter(job_id=job_get(tenant, job_id).pk)
         return artifacts.filter(kind=kind) if kind else artifacts
@@ -57,7 +68,7 @@ def artifact_list(tenant: Tenant, job_id: UUID | None = None, *, kind: str = "")
 def artifact_get(tenant: Tenant, artifact_id: UUID) -> Artifact:
     """One artifact. Raises the same 404 for a missing and for a foreign one."""
     with tenant_scope(tenant):
-        return access_row(Artifact.objects.select_related("job"), "artifact", pk=artifact_id)
+        return access_row(_artifacts().select_related("job"), "artifact", pk=artifact_id)
 
 
 def policy_version_list(tenant: Tenant, job_id: UUID) -> QuerySet[PolicyVersion]:

@@ -13,7 +13,7 @@ from control_plane.logs import request_id_now
 from tenants.audit.services import Origin, origin_now
 from tenants.identity import Actor, CredentialRefused, NotAMember, actor_for_key, actor_for_user
 from tenants.models import Tenant, User
-from tenants.scope import tenant_scope
+from tenants.scope import project_scope, tenant_scope
 
 
 class IdentifiedRequest(HttpRequest):
@@ -68,8 +68,15 @@ class TenantMiddleware:
         except (CredentialRefused, NotAMember) as reason:
             request.actor, request.refused = None, reason
         request.tenant = request.actor.tenant if request.actor else None
-        with tenant_scope(request.tenant) if request.tenant else nullcontext():
+        with (
+            tenant_scope(request.tenant) if request.tenant else nullcontext(),
+            project_scope(_bound_to(request.actor)),
+        ):
             return self.get_response(request)
+
+
+def _bound_to(actor: Actor | None) -> uuid.UUID | None:
+    return actor.project.pk if actor is not None and actor.project is not None else None
 
 
 class AuditOriginMiddleware:

@@ -4,12 +4,15 @@ import asyncio
 import contextlib
 import json
 import logging
+from importlib import import_module
 from typing import Any
 from urllib.parse import parse_qs
 from uuid import UUID
 
+from allauth.core.internal.sessionkit import get_session_user
 from channels.db import database_sync_to_async
 from channels.generic.websocket import AsyncWebsocketConsumer
+from django.conf import settings
 
 from control_plane.live.rows import job_frame
 from control_plane.live.wakes import listen
@@ -18,6 +21,7 @@ from jobs.notify import job_group
 from jobs.selectors.jobs import job_for_user
 from jobs.selectors.stream import StreamPage, stream_page
 from jobs.states import TERMINAL
+from tenants.access_changes import user_group
 from tenants.models import User
 
 logger = logging.getLogger(__name__)
@@ -55,9 +59,13 @@ class JobStream(AsyncWebsocketConsumer):
             await self.close(NOT_FOUND)
             return
         self.job, self.after = job, after
-        self.woken = asyncio.Event()
-        group = job_group(job.tenant_id, job.pk)
-        self.tasks = [asyncio.create_task(listen(group, self.woken)), asyncio.create_task(self._pump())]
+        self.woken, self.doubted = asyncio.Event(), asyncio.Event()
+        work = (
+            listen(job_group(job.tenant_id, job.pk), self.woken),
+            listen(user_group(self.scope["user"].pk), self.doubted, self.woken),
+            self._pump(),
+        )
+        self.tasks = [asyncio.create_task(part) for part in work]
 
     async def disconnect(self, code: int) -> None:
         for task in self.tasks:
@@ -75,13 +83,14 @@ class JobStream(AsyncWebsocketConsumer):
         try:
             while True:
                 self.woken.clear()  # before reading: what arrives meanwhile wakes again
-                while (await self._send_page()).more:
-                    pass
-                if clock() >= recheck_due:
+                if self.doubted.is_set() or clock() >= recheck_due:
+                    self.doubted.clear()
                     recheck_due = clock() + RECHECK_S
                     if await self._readable_job() is None:
                         await self.close(ACCESS_ENDED)
                         return
+                while (await self._send_page()).more:
+                    pass
                 if clock() >= ping_due:
                     ping_due = clock() + PING_S
                     await self._tell({"type": "ping"})
@@ -113,17 +122,17 @@ class JobStream(AsyncWebsocketConsumer):
         await self.send(text_data=json.dumps(frame, allow_nan=False, separators=(",", ":")))
 
     async def _readable_job(self) -> Job | None:
-        user = self.scope["user"]
         job_id: UUID = self.scope["url_route"]["kwargs"]["job_id"]
-        if not user.is_authenticated:
+        if not self.scope["user"].is_authenticated:
             return None
-        return await database_sync_to_async(_fresh_access)(user.pk, job_id)
+        return await database_sync_to_async(_fresh_access)(self.scope["session"].session_key, job_id)
 
 
-def _fresh_access(user_pk: int, job_id: UUID) -> Job | None:
-    """Read the user anew: an account closed meanwhile is out."""
-    user = User.objects.filter(pk=user_pk, is_active=True).first()
-    return job_for_user(user, job_id) if user is not None else None
+def _fresh_access(session_key: str, job_id: UUID) -> Job | None:
+    """Read the session anew: one that was ended, an old password's, and a closed account's are out."""
+    session = import_module(settings.SESSION_ENGINE).SessionStore(session_key)
+    user = get_session_user(session) if session.exists(session_key) else None
+    return job_for_user(user, job_id) if isinstance(user, User) else None
 
 
 def _cursor(query_string: bytes) -> int | None:
