@@ -1,16 +1,27 @@
 """Usage of a job, as the relay would report it, and prices that are easy to reckon with."""
 
 import uuid
-from datetime import datetime
+from datetime import UTC, date, datetime
 from decimal import Decimal
 from typing import Any
 
 from gpu_runtime.protocol.messages import UsageLine
-from tenants.billing.models import DEFAULT_PLAN, PricePlan, PriceVersion, UsageEvent
+from tenants.billing.batches import Ingested, MeteredWork, usage_ingest_batch
+from tenants.billing.models import (
+    DEFAULT_PLAN,
+    BillingPeriod,
+    PricePlan,
+    PriceShape,
+    PriceVersion,
+    TenantPlan,
+    UsageEvent,
+)
 from tenants.billing.services import usage_ingest
 from tenants.models import Tenant
 from tenants.scope import platform_scope
 from tests.support.factories import moment
+
+JOB = uuid.UUID(int=7)
 
 
 def set_prices() -> None:
@@ -50,3 +61,45 @@ def ingest(tenant: Tenant, *, samples: int = 16, compute_us: int = 1_000, **chan
     with platform_scope():
         rows = UsageEvent.objects.filter(tenant=tenant, source=event["source"], event_id=event["event_id"])
         return list(rows.select_related("rated__price").order_by("meter"))
+
+
+def work(tenant: Tenant, *, samples: int | None = None, **changes: Any) -> MeteredWork:
+    """One event of a batch: ``samples`` train samples, or ``lines`` (meter -> quantity)."""
+    lines = changes.pop("lines", None) or {"train.samples": 16 if samples is None else samples}
+    values: dict[str, Any] = {
+        "tenant_id": tenant.pk,
+        "job_id": JOB,
+        "event_id": str(uuid.uuid4()),
+        "occurred_at": moment("2026-05-01T12:00:00"),
+    } | changes
+    return MeteredWork(
+        lines=tuple(UsageLine(meter=meter, quantity=quantity) for meter, quantity in lines.items()), **values
+    )
+
+
+def tell(*works: MeteredWork, source: str = "journal-1") -> Ingested:
+    """One batch, as the relay would ingest it."""
+    with platform_scope():
+        return usage_ingest_batch(works, source=source)
+
+
+def graduated(*tiers: tuple[int | None, str]) -> dict[str, Any]:
+    """Fields of a graduated price, for ``set_price``."""
+    return {
+        "shape": PriceShape.GRADUATED,
+        "tiers": [{"up_to": up_to, "amount": amount} for up_to, amount in tiers],
+    }
+
+
+def put_on_plan(tenant: Tenant, plan: PricePlan, *, since: datetime) -> TenantPlan:
+    """From any moment on, the past included."""
+    with platform_scope():
+        return TenantPlan.objects.create(tenant=tenant, plan=plan, valid_from=since)
+
+
+def close_month(tenant: Tenant, month: date) -> None:
+    """As closing an invoice leaves it."""
+    with platform_scope():
+        BillingPeriod.objects.update_or_create(
+            tenant=tenant, start=month, defaults={"closed_at": datetime.now(tz=UTC)}
+        )
