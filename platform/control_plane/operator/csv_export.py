@@ -13,6 +13,7 @@ from django.db.models import Model, QuerySet
 from django.http import HttpRequest, HttpResponseBase
 from django.utils.html import strip_tags
 from django.utils.safestring import SafeString
+from django.utils.text import capfirst
 
 from tenants.scope import platform_scope
 from tenants.tables import csv_answer
@@ -24,7 +25,7 @@ ROWS_PER_QUERY = 1000
 def export_as_csv(screen: "admin.ModelAdmin[Any]", request: HttpRequest, chosen: "QuerySet[Any]") -> HttpResponseBase:
     """The chosen rows, streamed. Read by key, page by page: no cursor stays open while a slow client reads."""
     columns = [name for name in screen.get_list_display(request) if name != "action_checkbox"]
-    titles = [str(label_for_field(name, screen.model, screen)) for name in columns]
+    titles = [capfirst(str(label_for_field(name, screen.model, screen))) for name in columns]
     related = screen.get_list_select_related(request)
     rows = chosen.order_by("pk")
     if related:

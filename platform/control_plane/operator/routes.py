@@ -4,10 +4,11 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from django.contrib.admin import AdminSite
-from django.http import HttpRequest, HttpResponse
+from django.http import HttpRequest, HttpResponseBase
 from django.urls import URLPattern, path, reverse
 
 from control_plane.operator.dashboard import records_page
+from control_plane.operator.prices import factor_page, price_page, prices_page
 from control_plane.operator.runtime import runtime_page
 from control_plane.operator.tenant_page import tenant_page
 
@@ -18,18 +19,23 @@ class Screen:
 
     route: str
     name: str
-    view: Callable[..., HttpResponse]
+    view: Callable[..., HttpResponseBase]
 
 
 SCREENS = (
     Screen(route="runtime/", name="operator_runtime", view=runtime_page),
     Screen(route="tenant/<uuid:tenant_id>/", name="operator_tenant", view=tenant_page),
+    Screen(route="prices/", name="operator_prices", view=prices_page),
+    Screen(route="prices/<slug:code>/", name="operator_plan", view=prices_page),
+    Screen(route="prices/<slug:code>/priorities/", name="operator_factor", view=factor_page),
+    Screen(route="prices/<slug:code>/<str:meter>/", name="operator_price", view=price_page),
     Screen(route="records/", name="operator_records", view=records_page),
 )
 # What the top of every page links to: words, name of the route, permission that its list asks for.
 LINKS = (
     ("Tenants", "tenants_tenant_changelist", "tenants.view_tenant"),
     ("Jobs", "jobs_job_changelist", "jobs.view_job"),
+    ("Prices", "operator_prices", "billing.view_priceversion"),
     ("Invoices", "billing_invoice_changelist", "billing.view_invoice"),
     ("Webhooks", "webhooks_webhookdelivery_changelist", "webhooks.view_webhookdelivery"),
     ("Runtime", "operator_runtime", "jobs.view_runtimesnapshot"),

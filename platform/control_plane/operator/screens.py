@@ -6,7 +6,7 @@ from typing import Any, Concatenate, ParamSpec
 
 from django.contrib import admin, messages
 from django.core.exceptions import PermissionDenied
-from django.http import HttpRequest, HttpResponse
+from django.http import HttpRequest, HttpResponseBase
 from django.template.response import TemplateResponse
 
 from tenants.errors import ApplicationError
@@ -14,7 +14,7 @@ from tenants.models import User
 from tenants.scope import platform_scope
 
 P = ParamSpec("P")
-View = Callable[Concatenate[HttpRequest, P], HttpResponse]
+View = Callable[Concatenate[HttpRequest, P], HttpResponseBase]
 
 
 def screen(permission: str) -> Callable[[View[P]], View[P]]:
@@ -22,7 +22,7 @@ def screen(permission: str) -> Callable[[View[P]], View[P]]:
 
     def of(view: View[P]) -> View[P]:
         @wraps(view)
-        def guarded(request: HttpRequest, *args: P.args, **kwargs: P.kwargs) -> HttpResponse:
+        def guarded(request: HttpRequest, *args: P.args, **kwargs: P.kwargs) -> HttpResponseBase:
             require(request, permission)
             with platform_scope():
                 answer = view(request, *args, **kwargs)

@@ -8,8 +8,10 @@ from typing import Any
 
 from django import forms
 
+from control_plane.operator.price_forms import moment_field
 from tenants.billing.credits import AMOUNT_MAX, credit_grant, mode_set, payment_record
-from tenants.billing.models import BillingMode, Invoice, InvoiceState
+from tenants.billing.models import BillingMode, Invoice, InvoiceState, PricePlan
+from tenants.billing.plans import tenant_plan_set
 from tenants.models import Tenant, TenantState, User
 from tenants.quotas.models import Resource
 from tenants.quotas.services import quota_set, quota_withdraw
@@ -77,6 +79,17 @@ class PaymentForm(TenantForm):
         self.fields["invoice"].queryset = open_invoices.order_by("-period_start")  # type: ignore[attr-defined]
 
 
+class PlanForm(TenantForm):
+    plan = forms.ModelChoiceField(queryset=PricePlan.objects.none())
+    valid_from = moment_field()
+    reason = _reason()
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        plans = PricePlan.objects.filter(currency=self.tenant.currency)
+        self.fields["plan"].queryset = plans.order_by("code")  # type: ignore[attr-defined]
+
+
 class ModeForm(TenantForm):
     mode = forms.ChoiceField(choices=BillingMode.choices)
 
@@ -139,6 +152,11 @@ def _payment(by: User, tenant: Tenant, data: dict[str, Any]) -> str:
     return f"{data['amount']:,} {tenant.currency} recorded {what}."
 
 
+def _plan(by: User, tenant: Tenant, data: dict[str, Any]) -> str:
+    row = tenant_plan_set(by=by, tenant=tenant, **data)
+    return f"{tenant.name} is on plan {row.plan.name} from {row.valid_from:%Y-%m-%d %H:%M} UTC on."
+
+
 def _mode(by: User, tenant: Tenant, data: dict[str, Any]) -> str:
     mode_set(by=by, tenant=tenant, mode=data["mode"])
     return f"{tenant.name} is {data['mode']} from now on."
@@ -183,6 +201,14 @@ ACTS: dict[str, Act] = {
             form=PaymentForm,
             do=_payment,
             button="Record the payment",
+        ),
+        Act(
+            name="plan",
+            title="Change the plan",
+            permission="billing.add_tenantplan",
+            form=PlanForm,
+            do=_plan,
+            button="Set the plan",
         ),
         Act(
             name="mode",
