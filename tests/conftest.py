@@ -37,6 +37,14 @@ def _flush_restores_what_migrations_made() -> Iterator[None]:
     TransactionTestCase._fixture_teardown = original
 
 
+@pytest.fixture(autouse=True)
+def _no_request_was_counted() -> None:
+    """Request counters outlive a test otherwise: the cache is not the database's."""
+    from django.core.cache import cache
+
+    cache.clear()
+
+
 @pytest.fixture
 def dataset_root(settings: Any, tmp_path: Path) -> Path:
     """A dataset root of this test's own, empty."""

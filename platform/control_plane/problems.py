@@ -101,38 +101,40 @@ def _field_errors(detail: Any, at: str = "") -> tuple[FieldError, ...]:
 
 def bad_request(request: HttpRequest, exception: Exception) -> HttpResponse:
     """`handler400`: what Django refused before a view was reached."""
-    if not _is_api(request):
+    if not is_api(request):
         return defaults.bad_request(request, exception)
-    return _plain(request, status=400, code="bad_request", detail="The request is malformed.")
+    return plain_problem(request, status=400, code="bad_request", detail="The request is malformed.")
 
 
 def permission_denied(request: HttpRequest, exception: Exception) -> HttpResponse:
     """`handler403`."""
-    if not _is_api(request):
+    if not is_api(request):
         return defaults.permission_denied(request, exception)
-    return _plain(request, status=403, code="permission_denied", detail="You may not do this.")
+    return plain_problem(request, status=403, code="permission_denied", detail="You may not do this.")
 
 
 def page_not_found(request: HttpRequest, exception: Exception) -> HttpResponse:
     """`handler404`: routes that do not exist."""
-    if not _is_api(request):
+    if not is_api(request):
         return defaults.page_not_found(request, exception)
-    return _plain(request, status=404, code="not_found", detail="There is no such page.")
+    return plain_problem(request, status=404, code="not_found", detail="There is no such page.")
 
 
 def server_error(request: HttpRequest) -> HttpResponse:
     """`handler500`: says nothing about the fault; the log has it under the same request id."""
-    if not _is_api(request):
+    if not is_api(request):
         return defaults.server_error(request)
-    return _plain(
+    return plain_problem(
         request, status=500, code="internal_error", detail="Something went wrong on our side. Quote the request id."
     )
 
 
-def _is_api(request: HttpRequest) -> bool:
-    return request.path.startswith("/api/")
+def is_api(request: HttpRequest) -> bool:
+    """Whether an answer to this request is read by programs."""
+    return request.path == "/api" or request.path.startswith("/api/")
 
 
-def _plain(request: HttpRequest, *, status: int, code: str, detail: str) -> HttpResponse:
+def plain_problem(request: HttpRequest, *, status: int, code: str, detail: str) -> HttpResponse:
+    """A problem from outside of Django REST framework."""
     body = problem_body(request, status=status, code=code, detail=detail)
     return HttpResponse(json.dumps(body), status=status, content_type=MEDIA_TYPE)

@@ -1,5 +1,7 @@
 """One settings module; `conf.environment` reads the environment and fills in the embedded defaults."""
 
+from celery.schedules import crontab
+
 from control_plane.conf import environment as env
 from control_plane.conf import outside
 from control_plane.conf.mail import mail_settings
@@ -50,6 +52,7 @@ MIDDLEWARE = [
     "django.contrib.auth.middleware.AuthenticationMiddleware",
     "allauth.account.middleware.AccountMiddleware",
     "control_plane.middleware.TenantMiddleware",
+    "control_plane.throttling.RateLimitMiddleware",
     "django.contrib.messages.middleware.MessageMiddleware",
     "django.middleware.clickjacking.XFrameOptionsMiddleware",
 ]
@@ -179,6 +182,9 @@ CELERY_BEAT_SCHEDULE = {
     "sweep_webhooks": {"task": "tenants.webhooks.tasks.sweep", "schedule": 5.0},
     "prune_webhooks": {"task": "tenants.webhooks.tasks.prune", "schedule": 3600.0},
     "sweep_storage": {"task": "tenants.datasets.tasks.sweep_storage", "schedule": 3600.0},
+    "sweep_transfers": {"task": "tenants.datasets.tasks.sweep_transfers", "schedule": 300.0},
+    "apply_retention": {"task": "tenants.datasets.tasks.apply_retention", "schedule": 3600.0},
+    "meter_storage": {"task": "tenants.quotas.tasks.meter_storage", "schedule": crontab(minute="5")},
 }
 
 REST_FRAMEWORK = {
@@ -212,7 +218,9 @@ SPECTACULAR_SETTINGS = {
         "Role": "tenants.api.roles.ROLES",
         "Permission": "tenants.api.roles.PERMISSIONS",
         "DatasetVersionState": "tenants.datasets.models.VersionState.choices",
+        "UploadState": "tenants.datasets.models.UploadState.choices",
         "JobState": "jobs.models.JOB_STATES",
+        "InvoiceState": "tenants.billing.models.InvoiceState.choices",
     },
     "POSTPROCESSING_HOOKS": [
         "drf_spectacular.hooks.postprocess_schema_enums",
@@ -242,7 +250,10 @@ JOYNEXUS_RUNTIME_TOKEN = env.runtime_token()
 JOYNEXUS_DATASET_ROOT = env.dataset_root()
 JOYNEXUS_UPLOAD_MAX_BYTES = env.whole_number("JOYNEXUS_UPLOAD_MAX_BYTES", 8 * 2**30)
 JOYNEXUS_VALIDATIONS_MAX = env.whole_number("JOYNEXUS_VALIDATIONS_MAX", 1)  # fewer than worker processes
+JOYNEXUS_CHUNK_MAX_BYTES = env.whole_number("JOYNEXUS_CHUNK_MAX_BYTES", 64 * 2**20)  # of a resumable upload
 JOYNEXUS_BODY_MAX_BYTES = 4 * 2**20  # of every request but an upload
+JOYNEXUS_PREVIEW_ROOT = STATE_DIR / "previews"  # answers about sealed dataset versions; may be lost at any time
+JOYNEXUS_PREVIEW_MAX_BYTES = env.whole_number("JOYNEXUS_PREVIEW_MAX_BYTES", 512 * 2**20)
 
 # Webhooks go to public addresses by TLS. An operator may open networks of their own, to plain HTTP too.
 JOYNEXUS_WEBHOOK_KEYS = outside.webhook_keys()
