@@ -7,5 +7,8 @@ class JobsConfig(AppConfig):
 
     def ready(self) -> None:
         from jobs import limits_changed
+        from jobs.selectors.line import quota_use
+        from tenants.quotas.usage import count_jobs_with
 
         limits_changed.connect()
+        count_jobs_with(quota_use)

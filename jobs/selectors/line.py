@@ -13,6 +13,7 @@ from jobs.models import Job
 from jobs.states import LIVE, JobState
 from tenants.models import Tenant
 from tenants.quotas.models import Resource
+from tenants.quotas.usage import Used
 from tenants.scope import tenant_scope
 
 ORDER = ("-priority", "created_at", "pk")
@@ -86,6 +87,18 @@ def queued_counts(tenant: Tenant) -> dict[UUID, int]:
     with tenant_scope(tenant):
         rows = Job.objects.filter(state=JobState.QUEUED).order_by().values("project_id").annotate(count=Count("pk"))
         return {row["project_id"]: row["count"] for row in rows}
+
+
+def quota_use(tenant: Tenant) -> Used:
+    """Jobs in line and what started ones use, by project and of the whole tenant; two queries."""
+    used: Used = {None: dict.fromkeys((*RUNNING_RESOURCES, Resource.QUEUED_JOBS), 0)}
+    queued = {project_id: {Resource.QUEUED_JOBS: count} for project_id, count in queued_counts(tenant).items()}
+    for counts in (started_use(tenant), queued):
+        for project_id, figures in counts.items():
+            used.setdefault(project_id, {}).update(figures)
+            for resource, amount in figures.items():
+                used[None][resource] += amount
+    return used
 
 
 def queue_places(tenant: Tenant, jobs: Collection[Job]) -> dict[UUID, QueuePlace]:

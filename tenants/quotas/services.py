@@ -119,6 +119,13 @@ def default_quota_set(*, by: User, resource: Resource, limit: int, reason: str =
     return row
 
 
+def quota_for_update(tenant: Tenant, resource: Resource, project: Project | None = None) -> Quota | None:
+    """The limit in force, locked with its tenant until the transaction ends; None if there is none of its own."""
+    _lock(tenant)
+    with platform_scope():
+        return in_force(tenant).filter(resource=resource, project=project).first()
+
+
 def _lock(tenant: Tenant) -> None:
     """Admission reads limits with this row locked, so none is admitted at a limit that was just lowered."""
     Tenant.objects.select_for_update(no_key=True).get(pk=tenant.pk)

@@ -64,6 +64,12 @@ MATRIX: dict[str, Expected] = {
     "GET /api/v1/invoices/<uuid:invoice_id>": ROW,
     "GET /api/v1/invoices/<uuid:invoice_id>/csv": ROW,
     "GET /api/v1/bases": LIST,
+    "GET /api/v1/quotas": LIST,
+    "GET /api/v1/projects/<uuid:project_id>/quotas/<slug:resource>": ROW,
+    "PUT /api/v1/projects/<uuid:project_id>/quotas/<slug:resource>": Expected(
+        stranger=404, viewer=403, body={"limit": "3"}
+    ),
+    "DELETE /api/v1/projects/<uuid:project_id>/quotas/<slug:resource>": CHANGE,
     "GET /api/v1/runtime": LIST,
     "GET /api/v1/jobs": LIST,
     "POST /api/v1/jobs": CREATE,
@@ -119,6 +125,7 @@ def ids(story: Story) -> dict[str, str]:
         "member_id": str(member.pk),
         "key_id": str(story.bob.key_row.pk),
         "artifact_id": str(artifact.pk),
+        "resource": "running_jobs",
     }
 
 
