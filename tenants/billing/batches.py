@@ -15,6 +15,7 @@ from uuid import UUID
 from django.db import transaction
 from django.utils import timezone
 
+from tenants.billing.budgets import budgets_check
 from tenants.billing.capture import Charge, usage_capture
 from tenants.billing.models import MeterTotal, RatedUsage, UsageEvent, UsageRollup
 from tenants.billing.periods import month_of, periods_lock
@@ -65,6 +66,7 @@ def usage_ingest_batch(works: Sequence[MeteredWork], *, source: str) -> Ingested
         _add_up(lines, months)
         _count(rater)
         usage_capture(_charges(lines, months), reference=f"usage:{events[0].pk}-{events[-1].pk}")
+        budgets_check({line.work.tenant_id for line in lines})
     return Ingested(
         refused=tuple(refused),
         charged=tuple(dict.fromkeys((line.work.tenant_id, line.work.job_id) for line in lines)),
