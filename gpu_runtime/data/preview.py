@@ -25,10 +25,10 @@ def episodes_page(dataset: LeRobotDataset, *, first: int, count: int) -> list[di
 
 
 def episode_series(dataset: LeRobotDataset, index: int, *, points_max: int) -> dict[str, Any]:
-    """State and action of one episode, each dimension as the least and greatest value of at most ``points_max`` buckets.
+    """State and action of one episode: of each dimension the least and greatest value in a bucket of frames.
 
-    ``frames`` holds each bucket's first frame. Where a bucket has no finite number, its values are None. Raises
-    DatasetError.
+    There are at most ``points_max`` buckets; ``frames`` holds each one's first frame. Where a bucket has no finite
+    number, its values are None. Raises DatasetError.
     """
     part, position = _part_with(dataset, index)
     rows, schema = part.rows(position), part.schema
@@ -67,7 +67,7 @@ def frame_jpeg(dataset: LeRobotDataset, index: int, *, camera: str, frame: int) 
 
 
 def _part_with(dataset: LeRobotDataset, index: int) -> tuple[LeRobotDataset, int]:
-    """(the episodes that share the data file with episode ``index``, its position): vectors are read for those only."""
+    """(the episodes in the same data file as episode ``index``, its position): only their vectors are read."""
     position = dataset.positions.get(index)
     if position is None:
         raise DatasetError("episode_missing", f"no episode {index}; there are {len(dataset.episodes)}", episode=index)

@@ -2,7 +2,7 @@
 
 from django.urls import path
 
-from jobs.api import artifacts, evaluation, jobs, runtime, streams
+from jobs.api import artifacts, dataset_jobs, evaluation, jobs, runtime, streams
 
 urlpatterns = [
     path("jobs", jobs.JobListApi.as_view()),
@@ -17,6 +17,7 @@ urlpatterns = [
     path("artifacts", artifacts.ArtifactListApi.as_view()),
     path("artifacts/<uuid:artifact_id>", artifacts.ArtifactApi.as_view()),
     path("artifacts/<uuid:artifact_id>/download", artifacts.ArtifactDownloadApi.as_view()),
+    path("dataset-versions/<uuid:version_id>/jobs", dataset_jobs.DatasetVersionJobsApi.as_view()),
     path("bases", runtime.BaseListApi.as_view()),
     path("runtime", runtime.RuntimeApi.as_view()),
 ]

@@ -16,13 +16,14 @@ from django.db import transaction
 from django.db.models import F, Q, QuerySet
 from django.utils import timezone
 
-from jobs.models import Artifact, ArtifactKind, DatasetImport, ImportState
+from jobs.models import Artifact, ArtifactKind, DatasetImport, ImportState, Job
 from jobs.runtime_client import RuntimeClient, RuntimeRefused, RuntimeUnreachable
 from jobs.services.outbox import IMPORT_DATASET, outbox_add
 from jobs.services.transition import job_log
 from tenants.datasets.services import dataset_import
 from tenants.datasets.uploads import StagedUpload
 from tenants.errors import ApplicationError
+from tenants.models import Tenant
 from tenants.scope import platform_scope
 
 logger = logging.getLogger(__name__)
@@ -68,9 +69,9 @@ def import_run(artifact_id: UUID, *, runtime: RuntimeClient) -> None:
     except RuntimeUnreachable as error:
         _again(row, str(error))
     except (RuntimeRefused, Differs) as error:
-        _give_up(row, str(error)) if _tries(row) == TRIES_MAX else _again(row, str(error))
+        _again_or_give_up(row, str(error))
     except ApplicationError as error:
-        _again(row, error.detail) if error.status == _FULL else _give_up(row, error.detail)
+        _refused(row, error)
     _ask_for_next()
 
 
@@ -117,9 +118,17 @@ def _held(row: DatasetImport) -> QuerySet[DatasetImport]:
 
 @contextmanager
 def _copied(row: DatasetImport, runtime: RuntimeClient) -> Iterator[StagedUpload]:
-    """The checked archive on the datasets' own disk. Raises Differs, ClaimLost; ApplicationError (size, full disk)."""
+    """The checked archive on the datasets' own disk, its space reserved before the first byte.
+
+    Raises Differs, ClaimLost; ApplicationError (size, storage limit, full disk).
+    """
     artifact = row.artifact
-    upload = StagedUpload(max_bytes=settings.JOYNEXUS_UPLOAD_MAX_BYTES)
+    upload = StagedUpload(
+        tenant=row.tenant,
+        max_bytes=settings.JOYNEXUS_UPLOAD_MAX_BYTES,
+        expected_bytes=min(artifact.size_bytes, settings.JOYNEXUS_UPLOAD_MAX_BYTES),
+        lease_id=uuid5(artifact.pk, "storage-lease"),  # a killed worker's reservation is its successor's
+    )
     try:
         stream = runtime.artifact(artifact.runtime_key)
         try:
@@ -153,12 +162,20 @@ def _take_in(row: DatasetImport, upload: StagedUpload) -> None:
     """
     job, version_id = row.artifact.job, uuid5(row.artifact_id, "dataset-version")
     with platform_scope():
+        Tenant.objects.select_for_update(no_key=True).get(pk=row.tenant_id)
+        Job.objects.select_for_update(no_key=True).get(pk=job.pk)  # before the storage account, as everywhere
         settled = {"state": ImportState.IMPORTED, "version_id": version_id, "claimed_until": None, "reason": ""}
         if not _held(row).update(**settled):
             raise ClaimLost
     name = job.spec.get("dataset_name") or row.artifact.name
     version = dataset_import(
-        tenant=row.tenant, actor=None, name=name, source=upload.path, recorded_from=job.pk, version_id=version_id
+        tenant=row.tenant,
+        actor=None,
+        name=name,
+        source=upload.path,
+        recorded_from=job.pk,
+        version_id=version_id,
+        lease=upload.lease,
     )
     told = f"The episodes are version {version.number} of dataset {name!r}; validation follows."
     job_log(job, level="info", message=told)
@@ -173,6 +190,20 @@ def _again(row: DatasetImport, reason: str) -> None:
     """Wait longer each time. The job's stream tells each reason once."""
     pause = min(_PAUSE_MAX, timedelta(seconds=5 * 2 ** _tries(row)))
     _settle(row, ImportState.WAITING, reason, until=timezone.now() + pause, level="warning", what="is tried again")
+
+
+def _refused(row: DatasetImport, error: ApplicationError) -> None:
+    """A full disk is the operator's to mend; the tenant may make room within its limit; all else is final."""
+    if error.status == _FULL:
+        _again(row, error.detail)
+    elif error.code == "quota_exceeded":
+        _again_or_give_up(row, error.detail)
+    else:
+        _give_up(row, error.detail)
+
+
+def _again_or_give_up(row: DatasetImport, reason: str) -> None:
+    _give_up(row, reason) if _tries(row) == TRIES_MAX else _again(row, reason)
 
 
 def _give_up(row: DatasetImport, reason: str) -> None:

@@ -14,6 +14,7 @@ Send = Callable[[Message], Awaitable[None]]
 Application = Callable[[Scope, Receive, Send], Awaitable[None]]
 
 UPLOAD_PATH = "/api/v1/datasets"
+CHUNK_PREFIX = "/api/v1/uploads/"
 _FORM_OVERHEAD_BYTES = 2**20
 _CREDENTIALS = frozenset({b"authorization", b"cookie"})
 
@@ -23,12 +24,15 @@ class BodyTooLarge(Exception):
 
 
 class BodyLimit:
-    """Wraps the HTTP application. Uploads may be large, if the caller shows some credential; nothing else may."""
+    """Wraps the HTTP application. Uploads and their chunks may be large, if the caller shows some credential."""
 
-    def __init__(self, application: Application, *, max_bytes: int, upload_max_bytes: int) -> None:
+    def __init__(
+        self, application: Application, *, max_bytes: int, upload_max_bytes: int, chunk_max_bytes: int
+    ) -> None:
         self._application = application
         self._max_bytes = max_bytes
         self._upload_max_bytes = upload_max_bytes + _FORM_OVERHEAD_BYTES
+        self._chunk_max_bytes = max(chunk_max_bytes, max_bytes)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
@@ -43,9 +47,12 @@ class BodyLimit:
             await _refuse(scope, send, limit)
 
     def _limit(self, scope: Scope) -> int:
-        is_upload = scope["method"] == "POST" and scope["path"] == UPLOAD_PATH
-        known = any(name in _CREDENTIALS for name, _ in scope["headers"])
-        return self._upload_max_bytes if is_upload and known else self._max_bytes
+        if not any(name in _CREDENTIALS for name, _ in scope["headers"]):
+            return self._max_bytes
+        if scope["method"] == "POST" and scope["path"] == UPLOAD_PATH:
+            return self._upload_max_bytes
+        is_chunk = scope["method"] == "PATCH" and scope["path"].startswith(CHUNK_PREFIX)
+        return self._chunk_max_bytes if is_chunk else self._max_bytes
 
 
 def _counted(receive: Receive, limit: int) -> Receive:

@@ -1,26 +1,28 @@
 """REST: upload recordings, read what validation found, delete."""
 
 import json
+from functools import partial
 from typing import Annotated, Any
 from uuid import UUID
 
 from drf_spectacular.types import OpenApiTypes
-from drf_spectacular.utils import OpenApiParameter, extend_schema, extend_schema_field
+from drf_spectacular.utils import OpenApiParameter, extend_schema
 from pydantic import Field
-from rest_framework import serializers
 from rest_framework.parsers import MultiPartParser
 from rest_framework.response import Response
 from rest_framework.views import APIView
 
 from gpu_runtime.protocol.base import Message, fingerprint
-from gpu_runtime.protocol.schema import DatasetSummary, Declared, ValidationReport
+from gpu_runtime.protocol.schema import Declared
 from tenants.bodies import parse_body, refuse_repeated
-from tenants.datasets import selectors, services, uploads
-from tenants.datasets.models import Dataset, DatasetVersion
+from tenants.datasets import removal, selectors, services, uploads
+from tenants.datasets.models import Dataset
+from tenants.datasets.outputs import DatasetOutput, VersionDetailOutput
 from tenants.errors import ApplicationError, FieldError
 from tenants.idempotency import KEY_PARAMETER, idempotency_key, idempotent
 from tenants.listing import ListView, PageQuery, refuse_query
 from tenants.permissions import Permission
+from tenants.preconditions import MATCH_PARAMETER, etag_of, require_match
 from tenants.requests import TenantRequest
 
 
@@ -29,57 +31,14 @@ class DatasetInput(Message):
 
     name: Annotated[str, Field(min_length=1, max_length=200)]
     declared: Declared | None = None
+    derived_from: Annotated[UUID | None, Field(description="The ready version that this one was made from.")] = None
 
 
-@extend_schema_field(ValidationReport)  # type: ignore[arg-type]
-class ReportField(serializers.JSONField):
-    pass
+class DatasetChange(Message):
+    """What of a dataset may be changed; what is left out stays."""
 
-
-@extend_schema_field(DatasetSummary)  # type: ignore[arg-type]
-class SummaryField(serializers.JSONField):
-    pass
-
-
-class VersionOutput(serializers.ModelSerializer[DatasetVersion]):
-    """A version in short."""
-
-    class Meta:
-        model = DatasetVersion
-        fields = ["id", "number", "state", "reason", "size_bytes", "recorded_from", "created_at"]
-        extra_kwargs = {"recorded_from": {"help_text": "The job whose episodes it holds; null: it was uploaded."}}
-
-
-class VersionDetailOutput(VersionOutput):
-    """A version with what validation found; summary and hashes are final once it is ready."""
-
-    dataset = serializers.UUIDField(source="dataset_id")
-    name = serializers.CharField(source="dataset.name")
-    report = ReportField(allow_null=True)
-    summary = SummaryField(allow_null=True)
-
-    class Meta(VersionOutput.Meta):
-        fields = [
-            *VersionOutput.Meta.fields,
-            "dataset",
-            "name",
-            "declared",
-            "report",
-            "summary",
-            "schema_signature",
-            "statistics_hash",
-            "fingerprint",
-        ]
-
-
-class DatasetOutput(serializers.ModelSerializer[Dataset]):
-    """A dataset with its versions, newest first."""
-
-    versions = VersionOutput(many=True)
-
-    class Meta:
-        model = Dataset
-        fields = ["id", "name", "created_at", "versions"]
+    name: Annotated[str, Field(min_length=1, max_length=200)] = ""
+    keep_days: Annotated[int | None, Field(ge=1, le=36_500)] = None
 
 
 _UPLOAD_PARAMETERS = [
@@ -87,6 +46,7 @@ _UPLOAD_PARAMETERS = [
     OpenApiParameter(uploads.DIGEST_HEADER, str, OpenApiParameter.HEADER, description="SHA-256 of the archive, hex."),
     OpenApiParameter("name", str, description="With application/zip: the dataset's name."),
     OpenApiParameter("declared", str, description="With application/zip: a Declared object as JSON."),
+    OpenApiParameter("derived_from", UUID, description="With application/zip: the version this one was made from."),
 ]
 _MULTIPART = {
     "type": "object",
@@ -94,6 +54,7 @@ _MULTIPART = {
         "file": {"type": "string", "format": "binary"},
         "name": {"type": "string"},
         "declared": {"type": "string", "description": "A Declared object as JSON."},
+        "derived_from": {"type": "string", "format": "uuid"},
     },
     "required": ["file", "name"],
 }
@@ -130,7 +91,8 @@ class DatasetListApi(ListView):
         upload = _received(request)
         try:
             fields = _fields(request)
-            uploads.require_digest(upload, request.headers.get(uploads.DIGEST_HEADER))
+            wanted = request.headers.get(uploads.DIGEST_HEADER)
+            uploads.require_digest(wanted, sha256=upload.sha256, size_bytes=upload.size_bytes)
             body = parse_body(DatasetInput, fields)
             said = fingerprint({"sha256": upload.sha256, "fields": fields})
             return idempotent(request, lambda: self._create(request, upload, body), body_sha256=said)
@@ -139,7 +101,13 @@ class DatasetListApi(ListView):
 
     def _create(self, request: TenantRequest, upload: uploads.StagedUpload, body: DatasetInput) -> Response:
         version = services.dataset_import(
-            tenant=request.tenant, actor=request.actor, name=body.name, source=upload.path, declared=body.declared
+            tenant=request.tenant,
+            actor=request.actor,
+            name=body.name,
+            source=upload.path,
+            declared=body.declared,
+            derived_from=body.derived_from,
+            lease=upload.lease,
         )
         location = f"/api/v1/dataset-versions/{version.pk}"
         return Response(VersionDetailOutput(version).data, status=202, headers={"Location": location})
@@ -148,17 +116,48 @@ class DatasetListApi(ListView):
 class DatasetApi(APIView):
     """One dataset."""
 
-    permission = {"GET": Permission.DATASETS_READ, "DELETE": Permission.DATASETS_WRITE}
+    permission = {
+        "GET": Permission.DATASETS_READ,
+        "PATCH": Permission.DATASETS_WRITE,
+        "DELETE": Permission.DATASETS_WRITE,
+    }
 
     @extend_schema(operation_id="datasets_get", responses=DatasetOutput)
     def get(self, request: TenantRequest, dataset_id: UUID) -> Response:
+        """Its ETag changes with name, retention and list of versions."""
         refuse_query(request)
-        return Response(DatasetOutput(selectors.dataset_get(request.tenant, dataset_id)).data)
+        return _dataset(selectors.dataset_get(request.tenant, dataset_id))
 
-    @extend_schema(operation_id="datasets_delete", responses={204: None})
-    def delete(self, request: TenantRequest, dataset_id: UUID) -> Response:
+    @extend_schema(
+        operation_id="datasets_change",
+        parameters=[MATCH_PARAMETER],
+        request=DatasetChange,
+        responses=DatasetOutput,
+    )
+    def patch(self, request: TenantRequest, dataset_id: UUID) -> Response:
+        """Rename it, or say how long unused versions are kept."""
         refuse_query(request)
-        services.dataset_delete(tenant=request.tenant, dataset_id=dataset_id)
+        selectors.dataset_get(request.tenant, dataset_id)
+        body = parse_body(DatasetChange, request.data)
+        dataset = services.dataset_change(
+            tenant=request.tenant,
+            actor=request.actor,
+            dataset_id=dataset_id,
+            changes=body.model_dump(include=body.model_fields_set),
+            precondition=partial(require_match, request),
+        )
+        return _dataset(dataset)
+
+    @extend_schema(operation_id="datasets_delete", parameters=[MATCH_PARAMETER], responses={204: None})
+    def delete(self, request: TenantRequest, dataset_id: UUID) -> Response:
+        """With all its versions. 409 while jobs, ended ones too, were trained on one."""
+        refuse_query(request)
+        removal.dataset_delete(
+            tenant=request.tenant,
+            actor=request.actor,
+            dataset_id=dataset_id,
+            precondition=partial(require_match, request),
+        )
         return Response(status=204)
 
 
@@ -186,8 +185,12 @@ class DatasetVersionApi(APIView):
     @extend_schema(operation_id="dataset_versions_delete", responses={204: None})
     def delete(self, request: TenantRequest, version_id: UUID) -> Response:
         refuse_query(request)
-        services.version_delete(tenant=request.tenant, version_id=version_id)
+        removal.version_delete(tenant=request.tenant, actor=request.actor, version_id=version_id)
         return Response(status=204)
+
+
+def _dataset(dataset: Dataset) -> Response:
+    return Response(DatasetOutput(dataset).data, headers={"ETag": etag_of(dataset.version)})
 
 
 def _received(request: TenantRequest) -> uploads.StagedUpload:

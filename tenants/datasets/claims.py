@@ -12,6 +12,7 @@ from django.utils import timezone
 from gpu_runtime.protocol.schema import ValidationReport
 from tenants.datasets import storage
 from tenants.datasets.models import DatasetVersion, VersionState
+from tenants.quotas.storage import storage_add
 from tenants.scope import platform_scope, tenant_scope
 from tenants.webhooks.events import EventType
 from tenants.webhooks.services import webhook_event
@@ -66,6 +67,7 @@ def version_seal(*, version: DatasetVersion, report: ValidationReport) -> bool:
         statistics_hash=summary.statistics.hash,
         fingerprint=summary.fingerprint,
         size_bytes=summary.size_bytes,
+        sealed_at=timezone.now(),
     )
 
 
@@ -98,6 +100,8 @@ def _settle(version: DatasetVersion, **fields: object) -> bool:
     with tenant_scope(version.tenant), transaction.atomic():
         if _held(version).update(claimed_until=None, **fields):
             webhook_event(version.tenant_id, _EVENT_OF_STATE[fields["state"]], _told(version, fields))
+            kept_bytes = summary_bytes if isinstance(summary_bytes := fields.get("size_bytes"), int) else 0
+            storage_add(version.tenant, kept_bytes - version.size_bytes)  # unpacked, or nothing
             return True
         deleted = not DatasetVersion.objects.filter(pk=version.pk).exists()
     logger.warning("validation of %s came too late: attempt %d is superseded", version.pk, version.attempts)

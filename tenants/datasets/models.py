@@ -8,14 +8,16 @@ from tenants.scope import TenantOwned
 
 
 class Dataset(TenantOwned):  # type: ignore[django-manager-missing]
+    """A name for recordings of one kind, and how long they are kept."""
+
     id = models.UUIDField(primary_key=True, default=uuid.uuid4, editable=False)
     name = models.CharField(max_length=200)
     created_at = models.DateTimeField(auto_now_add=True)
     created_by = models.ForeignKey("tenants.User", on_delete=models.SET_NULL, null=True, related_name="+")
-    keep_days = models.PositiveIntegerField(
-        null=True
-    )  # versions that no job uses go so long after sealing; null: never
-    version = models.PositiveIntegerField(default=1)  # for ETag
+    # Versions that no job uses go so many days after they were sealed; null: never.
+    keep_days = models.PositiveIntegerField(null=True)
+    newest_number = models.PositiveIntegerField(default=0)  # a version's number is never given twice
+    version = models.PositiveIntegerField(default=1)  # for ETag: changes with name, retention and list of versions
 
     class Meta:
         constraints = [models.UniqueConstraint(fields=["tenant", "name"], name="one_dataset_per_name")]
@@ -34,7 +36,10 @@ class VersionState(models.TextChoices):
 
 
 class DatasetVersion(TenantOwned):  # type: ignore[django-manager-missing]
-    """Immutable once ready: the files, their fingerprint, the schema and the statistics."""
+    """Immutable once ready: the files, their fingerprint, the schema and the statistics.
+
+    The database refuses to change a ready row (`sealed.py`); ``derived_from`` may only be lost with what it names.
+    """
 
     id = models.UUIDField(primary_key=True, default=uuid.uuid4, editable=False)
     dataset = models.ForeignKey(Dataset, on_delete=models.PROTECT, related_name="versions")
@@ -48,7 +53,7 @@ class DatasetVersion(TenantOwned):  # type: ignore[django-manager-missing]
     schema_signature = models.CharField(max_length=64, blank=True)
     statistics_hash = models.CharField(max_length=64, blank=True)
     fingerprint = models.CharField(max_length=64, blank=True)
-    size_bytes = models.BigIntegerField(default=0)
+    size_bytes = models.BigIntegerField(default=0)  # counted as stored, unless invalid: then nothing is kept
     derived_from = models.ForeignKey("self", on_delete=models.SET_NULL, null=True, related_name="derived")
     recorded_from = models.UUIDField(null=True, db_index=True)  # the job whose episodes it holds; null: uploaded
     claimed_until = models.DateTimeField(null=True)  # lease of the validating worker; before it, of the message
@@ -58,6 +63,9 @@ class DatasetVersion(TenantOwned):  # type: ignore[django-manager-missing]
 
     class Meta:
         constraints = [models.UniqueConstraint(fields=["dataset", "number"], name="one_version_per_number")]
+
+    def __str__(self) -> str:
+        return f"{self.dataset}, version {self.number}"
 
 
 class UploadState(models.TextChoices):
@@ -77,11 +85,13 @@ class Upload(TenantOwned):  # type: ignore[django-manager-missing]
     derived_from = models.ForeignKey(DatasetVersion, on_delete=models.SET_NULL, null=True, related_name="+")
     size_bytes = models.PositiveBigIntegerField()
     sha256 = models.CharField(max_length=64)
-    received_bytes = models.PositiveBigIntegerField(default=0)
+    received_bytes = models.PositiveBigIntegerField(default=0)  # whole chunks, verified and on the disk
     state = models.CharField(max_length=20, choices=UploadState.choices, default=UploadState.RECEIVING)
     reason = models.CharField(max_length=200, blank=True)
     version = models.ForeignKey(DatasetVersion, on_delete=models.SET_NULL, null=True, related_name="+")
     created_by = models.ForeignKey("tenants.User", on_delete=models.SET_NULL, null=True, related_name="+")
     created_at = models.DateTimeField(auto_now_add=True)
     touched_at = models.DateTimeField()  # newest chunk; it expires a day after that
-    claimed_until = models.DateTimeField(null=True)  # of the request that writes a chunk
+
+    def __str__(self) -> str:
+        return self.name

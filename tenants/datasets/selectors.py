@@ -2,11 +2,12 @@
 
 from uuid import UUID
 
-from django.db.models import Prefetch, QuerySet
+from django.db.models import Prefetch, QuerySet, Sum
 
 from tenants.access import access_row, not_found
-from tenants.datasets.models import Dataset, DatasetVersion
+from tenants.datasets.models import Dataset, DatasetVersion, Upload, VersionState
 from tenants.models import Tenant
+from tenants.quotas.storage import Stored
 from tenants.scope import tenant_scope
 
 
@@ -40,6 +41,24 @@ def versions_recorded_from(tenant: Tenant, job_id: UUID) -> QuerySet[DatasetVers
 def version_by_number(tenant: Tenant, dataset_id: UUID | str, number: int) -> DatasetVersion:
     """Version ``number`` of one dataset."""
     return access_row(version_list(tenant), "dataset version", dataset_id=dataset_id, number=number)
+
+
+def upload_list(tenant: Tenant) -> QuerySet[Upload]:
+    """Chunked uploads, newest first; ended ones stay as history."""
+    with tenant_scope(tenant):
+        return Upload.objects.order_by("-created_at", "-pk")
+
+
+def upload_get(tenant: Tenant, upload_id: UUID) -> Upload:
+    """One upload. Raises the 404 of a missing one for a foreign one."""
+    return access_row(upload_list(tenant), "upload", pk=upload_id)
+
+
+def bytes_of(tenant: Tenant) -> Stored:
+    """What the tenant's dataset versions take by their rows; an invalid one keeps no bytes."""
+    with tenant_scope(tenant):
+        kept = DatasetVersion.objects.exclude(state=VersionState.INVALID)
+        return Stored(used_bytes=kept.aggregate(total=Sum("size_bytes"))["total"] or 0)
 
 
 def _uuid(value: UUID | str, noun: str) -> UUID:

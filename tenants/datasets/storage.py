@@ -50,23 +50,38 @@ def upload_path() -> Path:
     return incoming() / f"upload-{uuid.uuid4()}"
 
 
-def take_in(source: Path, version_id: uuid.UUID) -> int:
-    """Take a received upload (moved) or a folder or archive of the server (copied) as a version's bytes.
+def chunks_path(upload_id: uuid.UUID) -> Path:
+    """Where the chunks of a resumable upload are put one after the other."""
+    return incoming() / f"{upload_id}.part"
 
-    Returns its size in bytes. Raises ApplicationError if the source is neither.
-    """
+
+def size_of(source: Path) -> int:
+    """Bytes of a folder or file. Raises ApplicationError if it is neither."""
     if source.is_dir():
-        shutil.copytree(source, _folder(version_id), symlinks=True)  # links are kept: validation refuses them by name
-        return sum(path.lstat().st_size for path in _folder(version_id).rglob("*") if not path.is_dir())
+        return sum(path.lstat().st_size for path in source.rglob("*") if not path.is_dir())
     if not source.is_file():
         raise ApplicationError(
             code="source_missing", status=422, detail=f"{str(source)!r} is neither a folder nor a zip file."
         )
+    return source.stat().st_size
+
+
+def take_in(source: Path, version_id: uuid.UUID) -> int:
+    """Take a received upload (linked) or a folder or archive of the server (copied) as a version's bytes.
+
+    The upload keeps its own name too, so what is rolled back can be taken in again; its owner removes that.
+    Returns its size in bytes. Raises ApplicationError if the source is neither.
+    """
+    size_bytes = size_of(source)
+    if source.is_dir():
+        shutil.copytree(source, _folder(version_id), symlinks=True)  # links are kept: validation refuses them by name
+        return size_bytes
+    _archive(version_id).unlink(missing_ok=True)  # of an earlier try that was killed
     if source.parent == incoming():
-        os.replace(source, _archive(version_id))
+        os.link(source, _archive(version_id))
     else:
         shutil.copyfile(source, _archive(version_id))
-    return _archive(version_id).stat().st_size
+    return size_bytes
 
 
 def put_in_place(path: Path, key: str) -> None:
@@ -80,15 +95,15 @@ def put_in_place(path: Path, key: str) -> None:
 
 
 def discard(version_id: uuid.UUID, key: str = "") -> None:
-    """Give a version's bytes back, wherever they are."""
+    """Remove a version's bytes, wherever they are."""
     _archive(version_id).unlink(missing_ok=True)
     for path in (_folder(version_id), extraction_path(version_id), *([stored_path(key)] if key else [])):
         shutil.rmtree(path, ignore_errors=True)
 
 
 def sweep_incoming(known: Iterable[uuid.UUID]) -> int:
-    """Remove what interrupted uploads left behind: older than a day and of no known version. Returns how many."""
-    kept = {str(version_id) for version_id in known}
+    """Remove what interrupted uploads left: older than a day, of no known version or upload. Returns how many."""
+    kept = {str(row_id) for row_id in known}
     oldest = time.time() - _ABANDONED_AFTER_S
     left = [path for path in incoming().iterdir() if path.name.split(".")[0] not in kept]
     abandoned = [path for path in left if path.lstat().st_mtime < oldest]

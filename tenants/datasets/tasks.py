@@ -7,8 +7,9 @@ from uuid import UUID
 from celery import shared_task
 
 from gpu_runtime.protocol.schema import Defect, ValidationReport
-from tenants.datasets import claims, services, storage, validation
+from tenants.datasets import claims, preview_cache, removal, resumable, services, storage, validation
 from tenants.datasets.models import DatasetVersion
+from tenants.quotas.leases import leases_sweep
 
 logger = logging.getLogger(__name__)
 
@@ -32,8 +33,21 @@ def validate_dataset(version_id: str) -> None:
 
 @shared_task(name="tenants.datasets.tasks.sweep_storage")
 def sweep_storage() -> int:
-    """Remove what interrupted uploads left behind."""
+    """Remove what interrupted uploads left behind, and previews beyond their share of the disk."""
+    preview_cache.trim()
     return services.sweep_storage()
+
+
+@shared_task(name="tenants.datasets.tasks.sweep_transfers")
+def sweep_transfers() -> int:
+    """End uploads that stood still for a day, and reservations of processes that were killed."""
+    return resumable.uploads_sweep() + leases_sweep()
+
+
+@shared_task(name="tenants.datasets.tasks.apply_retention")
+def apply_retention() -> int:
+    """Delete versions that were to be kept only so long."""
+    return removal.retention_sweep()
 
 
 def _read(version: DatasetVersion) -> None:

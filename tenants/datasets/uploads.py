@@ -3,6 +3,8 @@
 import contextlib
 import hashlib
 import logging
+import time
+import uuid
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import IO, Any
@@ -14,28 +16,50 @@ from rest_framework.parsers import BaseParser
 
 from tenants.datasets import storage
 from tenants.errors import ApplicationError
+from tenants.models import Tenant
+from tenants.quotas.leases import Lease, lease_hold, lease_release
 
 logger = logging.getLogger(__name__)
 
 DIGEST_HEADER = "X-Content-SHA256"
 _CHUNK_BYTES = 2**20
+_RENEW_EVERY_S = 60.0
 
 
 class StagedUpload:
-    """A file being received under the dataset root. ``close`` removes it unless it was moved away."""
+    """A file being received under the dataset root, its space reserved in the tenant's storage.
 
-    def __init__(self, *, max_bytes: int) -> None:
+    ``expected_bytes`` are reserved at once; what comes beyond them, before it is written. ``close`` removes the file
+    and gives back what nobody settled.
+    """
+
+    def __init__(
+        self, *, tenant: Tenant, max_bytes: int, expected_bytes: int = 0, lease_id: uuid.UUID | None = None
+    ) -> None:
         self.path: Path = storage.upload_path()
         self.size_bytes = 0
+        self.lease = Lease(tenant=tenant, id=lease_id or uuid.uuid4())
         self._max_bytes = max_bytes
+        self._reserved_bytes = 0
+        self._renew_at_s = 0.0
         self._hash = hashlib.sha256()
         self._file = _create(self.path)
+        try:
+            self._reserve(expected_bytes)
+        except ApplicationError:
+            self.close()
+            raise
 
     def write(self, chunk: bytes) -> None:
         self.size_bytes += len(chunk)
-        if self.size_bytes > self._max_bytes:
+        try:
+            if self.size_bytes > self._max_bytes:
+                raise too_large(self._max_bytes)
+            if self.size_bytes > self._reserved_bytes or time.monotonic() >= self._renew_at_s:
+                self._reserve(max(self.size_bytes, self._reserved_bytes))
+        except ApplicationError:
             self.close()
-            raise too_large(self._max_bytes)
+            raise
         self._hash.update(chunk)
         with self._full_disk_refused():
             self._file.write(chunk)
@@ -43,6 +67,10 @@ class StagedUpload:
     def finish(self) -> None:
         with self._full_disk_refused():
             self._file.close()
+
+    def _reserve(self, size_bytes: int) -> None:
+        lease_hold(self.lease, size_bytes)
+        self._reserved_bytes, self._renew_at_s = size_bytes, time.monotonic() + _RENEW_EVERY_S
 
     @contextlib.contextmanager
     def _full_disk_refused(self) -> Iterator[None]:
@@ -52,7 +80,7 @@ class StagedUpload:
         except OSError as error:
             logger.error("upload not stored: %s", error)
             self.close()
-            raise _not_stored() from error
+            raise not_stored() from error
 
     @property
     def sha256(self) -> str:
@@ -62,6 +90,7 @@ class StagedUpload:
         with contextlib.suppress(OSError):  # what is still to be written is not wanted any more
             self._file.close()
         self.path.unlink(missing_ok=True)
+        lease_release(self.lease)
 
 
 class ZipParser(BaseParser):
@@ -73,7 +102,7 @@ class ZipParser(BaseParser):
         """A finished ``StagedUpload``; whoever asks for it closes it."""
         request: HttpRequest = parser_context["request"]
         refuse_by_length(request.META)
-        upload = StagedUpload(max_bytes=settings.JOYNEXUS_UPLOAD_MAX_BYTES)
+        upload = _staged(request)
         try:
             for chunk in _chunks(stream):
                 upload.write(chunk)
@@ -98,7 +127,7 @@ class StagingUploadHandler(FileUploadHandler):
                 status=422,
                 detail=f"Exactly one file, in the part 'file', is allowed; got one more in {self.field_name!r}.",
             )
-        self.upload = StagedUpload(max_bytes=settings.JOYNEXUS_UPLOAD_MAX_BYTES)
+        self.upload = _staged(self.request)
 
     def receive_data_chunk(self, raw_data: bytes, start: int) -> None:
         if self.upload is not None:
@@ -122,21 +151,35 @@ def refuse_by_length(headers: Mapping[str, Any]) -> None:
         raise too_large(limit)
 
 
-def require_digest(upload: StagedUpload, wanted: str | None) -> None:
+def require_digest(wanted: str | None, *, sha256: str, size_bytes: int) -> None:
     """Compare with the caller's `X-Content-SHA256`, if given. Raises ApplicationError 422."""
-    if wanted is not None and wanted.lower() != upload.sha256:
+    if wanted is not None and wanted.lower() != sha256:
         raise ApplicationError(
             code="digest_mismatch",
             status=422,
-            detail=f"{DIGEST_HEADER} says {wanted!r}, the {upload.size_bytes} bytes received have {upload.sha256!r}.",
+            detail=f"{DIGEST_HEADER} says {wanted!r}, the {size_bytes} bytes received have {sha256!r}.",
         )
+
+
+def _staged(request: Any) -> StagedUpload:
+    """A place for the body; what it announces is reserved before the first byte, one that announces nothing grows."""
+    if request.tenant is None:
+        raise ApplicationError(code="no_tenant", status=403, detail="You are not a member of any tenant.")
+    announced = str(request.META.get("CONTENT_LENGTH") or "0")
+    expected_bytes = int(announced) if announced.isdigit() else 0
+    return StagedUpload(
+        tenant=request.tenant,
+        max_bytes=settings.JOYNEXUS_UPLOAD_MAX_BYTES,
+        expected_bytes=min(expected_bytes, settings.JOYNEXUS_UPLOAD_MAX_BYTES),
+    )
 
 
 def _create(path: Path) -> IO[bytes]:
     return path.open("xb")
 
 
-def _not_stored() -> ApplicationError:
+def not_stored() -> ApplicationError:
+    """The refusal where the disk takes no more."""
     return ApplicationError(
         code="storage_full",
         status=507,
@@ -145,6 +188,7 @@ def _not_stored() -> ApplicationError:
 
 
 def too_large(limit: int) -> ApplicationError:
+    """The refusal of an archive beyond what any may have."""
     return ApplicationError(
         code="upload_too_large",
         status=413,

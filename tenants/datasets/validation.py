@@ -62,15 +62,13 @@ def validate(
 
 def _run(command: list[str], wall_limit_s: float, heartbeat: Callable[[], bool]) -> subprocess.CompletedProcess[bytes]:
     """Like ``subprocess.run`` with a heartbeat; whatever goes wrong ends the child's whole process group."""
-    environment = {name: os.environ[name] for name in _KEPT_ENVIRONMENT if name in os.environ}
-    environment["OMP_NUM_THREADS"] = "1"
     with subprocess.Popen(
         command,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
-        env=environment,
+        env=child_environment(),
         start_new_session=True,
-        preexec_fn=_die_with_parent,
+        preexec_fn=die_with_parent,
     ) as child:
         try:
             stdout, stderr = _watch(child, wall_limit_s, heartbeat)
@@ -80,7 +78,13 @@ def _run(command: list[str], wall_limit_s: float, heartbeat: Callable[[], bool])
     return subprocess.CompletedProcess(command, child.returncode, stdout, stderr)
 
 
-def _die_with_parent() -> None:
+def child_environment() -> dict[str, str]:
+    """What a reader of foreign bytes may know: a handful of harmless names, none of this process's secrets."""
+    environment = {name: os.environ[name] for name in _KEPT_ENVIRONMENT if name in os.environ}
+    return environment | {"OMP_NUM_THREADS": "1"}
+
+
+def die_with_parent() -> None:
     """Before exec in the child: a worker killed with -9 leaves no reader behind to meet its successor's (Linux)."""
     if sys.platform == "linux":
         ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)

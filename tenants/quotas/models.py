@@ -78,11 +78,12 @@ class StorageHour(TenantOwned):
 
 
 class StorageLease(TenantOwned):  # type: ignore[django-manager-missing]
-    """A reservation of a transfer that nobody can resume: a one-shot upload, the import of a job's recording.
+    """Bytes reserved for one transfer: a one-shot upload, the import of a job's recording, a chunked upload.
 
-    Whoever holds it renews it; a killed process's lease expires, and the sweep gives its bytes back.
+    Whoever holds it renews it; a killed process's lease expires, and the sweep gives its bytes back. That of a
+    chunked upload (``expires_at`` null) lasts as long as the upload, which has an end of its own.
     """
 
     id = models.UUIDField(primary_key=True, default=uuid.uuid4, editable=False)
     reserved_bytes = models.PositiveBigIntegerField()
-    expires_at = models.DateTimeField(db_index=True)
+    expires_at = models.DateTimeField(null=True, db_index=True)

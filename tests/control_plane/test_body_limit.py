@@ -2,13 +2,15 @@
 
 import json
 
-from control_plane.body_limit import UPLOAD_PATH, BodyLimit
+from control_plane.body_limit import CHUNK_PREFIX, UPLOAD_PATH, BodyLimit
 
 KEY = (b"authorization", b"Bearer jnx")
 
 
-async def send(path: str, sizes: list[int], *headers: tuple[bytes, bytes]) -> tuple[int, dict, int]:
-    """(status, body, bytes the application got) for chunks of these sizes; limits 100 and 1,000 bytes (+ 1 MiB)."""
+async def send(
+    path: str, sizes: list[int], *headers: tuple[bytes, bytes], method: str = "POST"
+) -> tuple[int, dict, int]:
+    """(status, body, bytes the application got) for parts of these sizes; limits 100, 500 and 1,000 (+ 1 MiB)."""
     chunks = [{"type": "http.request", "body": b"x" * n, "more_body": True} for n in sizes]
     chunks.append({"type": "http.request", "body": b"", "more_body": False})
     seen, sent = 0, []
@@ -26,8 +28,8 @@ async def send(path: str, sizes: list[int], *headers: tuple[bytes, bytes]) -> tu
     async def record(message):
         sent.append(message)
 
-    limited = BodyLimit(application, max_bytes=100, upload_max_bytes=1_000)
-    scope = {"type": "http", "method": "POST", "path": path, "headers": list(headers)}
+    limited = BodyLimit(application, max_bytes=100, upload_max_bytes=1_000, chunk_max_bytes=500)
+    scope = {"type": "http", "method": method, "path": path, "headers": list(headers)}
     await limited(scope, receive, record)
     return sent[0]["status"], json.loads(sent[1]["body"]), seen
 
@@ -51,3 +53,11 @@ async def test_uploads_may_be_larger_if_the_caller_shows_a_credential():
     assert (await send(UPLOAD_PATH, [2**20], KEY))[0] == 200
     assert (await send(UPLOAD_PATH, [2**20, 1_001], KEY))[0] == 413
     assert (await send(UPLOAD_PATH, [101]))[0] == 413
+
+
+async def test_chunks_have_a_limit_of_their_own_if_the_caller_shows_a_credential():
+    path = f"{CHUNK_PREFIX}0c3dd2a4-0000-4000-8000-000000000000"
+    assert (await send(path, [300, 200], KEY, method="PATCH"))[0] == 200
+    assert (await send(path, [300, 201], KEY, method="PATCH"))[0] == 413
+    assert (await send(path, [101], method="PATCH"))[0] == 413
+    assert (await send(f"{path}/complete", [101], KEY))[0] == 413

@@ -11,7 +11,7 @@ from django.utils import timezone
 from jobs.models import Artifact
 from tenants.models import Membership
 from tenants.scope import platform_scope
-from tests.support.factories import make_key
+from tests.support.factories import UploadFactory, make_key
 from tests.support.invoices import make_billing_rows
 from tests.support.jobs import make_job
 from tests.support.routes import api_routes, api_views
@@ -47,12 +47,28 @@ MATRIX: dict[str, Expected] = {
     "GET /api/v1/datasets": LIST,
     "POST /api/v1/datasets": Expected(stranger=415, viewer=403),  # the empty body is JSON
     "GET /api/v1/datasets/<uuid:dataset_id>": ROW,
+    "PATCH /api/v1/datasets/<uuid:dataset_id>": CHANGE,
     "DELETE /api/v1/datasets/<uuid:dataset_id>": CHANGE,
     "GET /api/v1/datasets/<uuid:dataset_id>/versions/<int:number>": ROW,
     "GET /api/v1/dataset-versions/<uuid:version_id>": ROW,
     "DELETE /api/v1/dataset-versions/<uuid:version_id>": CHANGE,
+    "GET /api/v1/dataset-versions/<uuid:version_id>/jobs": ROW,
+    "GET /api/v1/dataset-versions/<uuid:version_id>/lineage": ROW,
+    # The version of this test has no bytes: who may look gets as far as that.
+    "GET /api/v1/dataset-versions/<uuid:version_id>/preview": Expected(stranger=404, viewer=409),
+    "GET /api/v1/dataset-versions/<uuid:version_id>/episodes/<int:episode>": Expected(stranger=404, viewer=409),
+    "GET /api/v1/dataset-versions/<uuid:version_id>/episodes/<int:episode>/frames/<str:camera>": Expected(
+        stranger=404, viewer=409
+    ),
+    "GET /api/v1/uploads": LIST,
+    "POST /api/v1/uploads": CREATE,
+    "GET /api/v1/uploads/<uuid:upload_id>": ROW,
+    "PATCH /api/v1/uploads/<uuid:upload_id>": CHANGE,
+    "DELETE /api/v1/uploads/<uuid:upload_id>": CHANGE,
+    "POST /api/v1/uploads/<uuid:upload_id>/complete": CHANGE,
     "GET /api/v1/prices": LIST,
     "GET /api/v1/usage": LIST,
+    "GET /api/v1/usage/csv": LIST,
     "GET /api/v1/balance": LIST,
     "GET /api/v1/ledger": LIST,
     "GET /api/v1/budgets": LIST,
@@ -122,6 +138,9 @@ def ids(story: Story) -> dict[str, str]:
         "version_id": str(version.pk),
         "dataset_id": str(version.dataset_id),
         "number": str(version.number),
+        "episode": "0",
+        "camera": "observation.images.base",
+        "upload_id": str(UploadFactory(tenant=alice.tenant).pk),
         "member_id": str(member.pk),
         "key_id": str(story.bob.key_row.pk),
         "artifact_id": str(artifact.pk),
@@ -172,7 +191,7 @@ def test_everybody_gets_the_declared_answer(route: str, story: Story, ids: dict[
 @pytest.mark.parametrize("route", ROW_ROUTES)
 def test_a_foreign_row_equals_a_missing_one_byte_for_byte(route: str, story: Story, ids: dict[str, str]):
     missing = {name: "9" * len(value) if value.isdigit() else str(uuid.uuid4()) for name, value in ids.items()}
-    missing["number"] = ids["number"]
+    missing |= {name: ids[name] for name in ("number", "camera")}  # of the same length, for the sake of the headers
     foreign_answer, missing_answer = call(story.charlie.api, route, ids), call(story.charlie.api, route, missing)
     assert foreign_answer.status_code == missing_answer.status_code == 404
     assert _neutral(foreign_answer, fill(route, ids)[1]) == _neutral(missing_answer, fill(route, missing)[1])

@@ -5,8 +5,9 @@ import uuid
 from typing import Any
 
 import factory
+from django.utils import timezone
 
-from tenants.datasets.models import Dataset, DatasetVersion, VersionState
+from tenants.datasets.models import Dataset, DatasetVersion, Upload, VersionState
 from tenants.identity import new_secret
 from tenants.models import DEFAULT_PROJECT, ApiKey, Membership, Project, Role, Tenant, User
 from tenants.scope import platform_scope
@@ -88,6 +89,19 @@ class DatasetVersionFactory(RowFactory):
     state = VersionState.READY
     summary = factory.LazyFunction(lambda: make_summary())
     storage_key = factory.LazyFunction(lambda: f"tests/{uuid.uuid4()}")
+
+
+class UploadFactory(RowFactory):
+    """A chunked upload that waits for its first byte."""
+
+    class Meta:
+        model = Upload
+
+    tenant = factory.SubFactory(TenantFactory)
+    name = "push-cube"
+    size_bytes = 100
+    sha256 = "0" * 64
+    touched_at = factory.LazyFunction(timezone.now)
 
 
 def make_key(

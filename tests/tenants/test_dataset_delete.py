@@ -21,6 +21,12 @@ def version(alice: Person, dataset_root: Path) -> DatasetVersion:
     return row
 
 
+def delete_dataset(person: Person, version: DatasetVersion):
+    """As a caller does who has seen it."""
+    path = f"/api/v1/datasets/{version.dataset_id}"
+    return person.api.delete(path, headers={"If-Match": person.api.get(path)["ETag"]})
+
+
 def left() -> tuple[int, int]:
     with platform_scope():
         return Dataset.objects.count(), DatasetVersion.objects.count()
@@ -31,7 +37,7 @@ def test_an_unused_dataset_goes_with_its_versions_and_bytes(
 ):
     DatasetVersionFactory(dataset=version.dataset)
     with django_capture_on_commit_callbacks(execute=True):
-        assert alice.api.delete(f"/api/v1/datasets/{version.dataset_id}").status_code == 204
+        assert delete_dataset(alice, version).status_code == 204
     assert left() == (0, 0)
     assert not storage.stored_path(version.storage_key).exists()
     assert alice.api.get(f"/api/v1/datasets/{version.dataset_id}").status_code == 404
@@ -51,8 +57,9 @@ def test_what_a_job_was_trained_on_stays(alice: Person, dataset_root: Path, djan
         version = job.dataset_version
     storage.stored_path(version.storage_key).mkdir(parents=True)
     with django_capture_on_commit_callbacks(execute=True):
-        for path in (f"/api/v1/datasets/{version.dataset_id}", f"/api/v1/dataset-versions/{version.pk}"):
-            answer = alice.api.delete(path)
+        one = alice.api.delete(f"/api/v1/dataset-versions/{version.pk}")
+        for answer in (delete_dataset(alice, version), one):
+            assert str(job.pk) in answer.json()["detail"]
             assert (answer.status_code, answer.json()["type"]) == (409, "urn:joynexus:problem:dataset-in-use")
     assert left() == (1, 1)
     assert storage.stored_path(version.storage_key).exists()

@@ -1,0 +1,60 @@
+"""Answers about sealed versions, kept as files under the state folder: a version never changes, so neither do they.
+
+The least recently used go when the folder outgrows its limit. Losing all of it costs only time.
+"""
+
+import contextlib
+import os
+import shutil
+import tempfile
+import uuid
+from pathlib import Path
+
+from django.conf import settings
+
+
+def read(version_id: uuid.UUID, name: str) -> bytes | None:
+    """A kept answer, which counts as used now."""
+    path = _folder(version_id) / name
+    try:
+        content = path.read_bytes()
+        os.utime(path)  # modification times, because few disks keep those of access
+    except FileNotFoundError:
+        return None
+    return content
+
+
+def write(version_id: uuid.UUID, name: str, content: bytes) -> None:
+    """Keep an answer, whole or not at all. A full disk is no reason to refuse the answer itself."""
+    folder = _folder(version_id)
+    with contextlib.suppress(OSError):
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        with tempfile.NamedTemporaryFile(dir=folder, prefix=".", delete=False) as draft:
+            draft.write(content)
+        Path(draft.name).replace(folder / name)
+
+
+def forget(version_id: uuid.UUID) -> None:
+    """Everything about a version that is deleted."""
+    shutil.rmtree(_folder(version_id), ignore_errors=True)
+
+
+def trim(max_bytes: int | None = None) -> int:
+    """Remove what was not used for longest until ``max_bytes`` are left. Returns how many files went."""
+    limit = settings.JOYNEXUS_PREVIEW_MAX_BYTES if max_bytes is None else max_bytes
+    files = [(path.stat(), path) for path in _root().rglob("*") if path.is_file()]
+    kept_bytes, removed = 0, 0
+    for status, path in sorted(files, key=lambda item: item[0].st_mtime, reverse=True):
+        kept_bytes += status.st_size
+        if kept_bytes > limit:
+            path.unlink(missing_ok=True)
+            removed += 1
+    return removed
+
+
+def _folder(version_id: uuid.UUID) -> Path:
+    return _root() / str(version_id)
+
+
+def _root() -> Path:
+    return Path(settings.JOYNEXUS_PREVIEW_ROOT)
