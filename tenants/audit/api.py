@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 from typing import Annotated, Any
 
+from django.db.models import QuerySet
 from django.http.response import HttpResponseBase
 from drf_spectacular.types import OpenApiTypes
 from drf_spectacular.utils import OpenApiParameter, extend_schema
@@ -26,6 +27,7 @@ _COLUMNS = (
     *("id", "occurred_at", "actor_kind", "actor_id", "actor_name", "verb", "object_type", "object_id"),
     *("object_name", "before", "after", "reason", "address", "request_id"),
 )
+_ROWS_PER_QUERY = 1000
 _FILTERS = [
     OpenApiParameter("verb", str, description="One, `member.removed`, or all of a noun, `member.`"),
     OpenApiParameter("actor", str, description="E-mail address, key's name with prefix, or id."),
@@ -93,10 +95,14 @@ def _filters(query: AuditFilter) -> dict[str, Any]:
     return query.model_dump(include=set(AuditFilter.model_fields))
 
 
-def _rows(events: Any) -> Iterator[list[Any]]:
-    for event in events.iterator(chunk_size=1000):
-        told = AuditEventOutput(event).data
-        yield [_cell(told[name]) for name in _COLUMNS]
+def _rows(events: QuerySet[AuditEvent]) -> Iterator[list[Any]]:
+    """Newest first, a page of rows per query: no cursor stays open while a slow client reads."""
+    page = list(events.order_by("-pk")[:_ROWS_PER_QUERY])
+    while page:
+        for event in page:
+            told = AuditEventOutput(event).data
+            yield [_cell(told[name]) for name in _COLUMNS]
+        page = list(events.filter(pk__lt=page[-1].pk).order_by("-pk")[:_ROWS_PER_QUERY])
 
 
 def _cell(value: Any) -> Any:

@@ -53,7 +53,7 @@ def key_create(
         role=role,
         scopes=sorted(set(scopes)),
         project=bound,
-        spend_cap=spend_cap,
+        spend_cap=spend_cap,  # type: ignore[misc]  # the stubs take a custom field for never null
         prefix=prefix,
         secret_sha256=secret_sha256,
         created_by=actor.user,

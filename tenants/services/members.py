@@ -1,5 +1,7 @@
 """Writes of memberships: who belongs to a lab, in which role."""
 
+from typing import Any
+
 from django.db import IntegrityError, transaction
 from django.utils import timezone
 
@@ -92,5 +94,13 @@ def _require_other_owner(membership: Membership) -> None:
         )
 
 
-def _told(actor: Actor, verb: str, membership: Membership, **change: dict[str, object]) -> None:
-    audit(by=actor, verb=verb, target=membership, name=membership.user.email, tenant=actor.tenant, **change)
+def _told(
+    actor: Actor,
+    verb: str,
+    membership: Membership,
+    *,
+    before: dict[str, Any] | None = None,
+    after: dict[str, Any] | None = None,
+) -> None:
+    name = membership.user.email
+    audit(by=actor, verb=verb, target=membership, name=name, tenant=actor.tenant, before=before, after=after)

@@ -9,6 +9,7 @@ from allauth.mfa.adapter import DefaultMFAAdapter
 from cryptography.fernet import Fernet, InvalidToken, MultiFernet
 from django.conf import settings
 from django.http import HttpRequest
+from django.utils.encoding import force_bytes
 
 from control_plane.middleware import client_address
 
@@ -48,5 +49,5 @@ def _keys() -> MultiFernet:
     return MultiFernet([_fernet(key) for key in (settings.SECRET_KEY, *settings.SECRET_KEY_FALLBACKS)])
 
 
-def _fernet(secret: str) -> Fernet:
-    return Fernet(base64.urlsafe_b64encode(hashlib.sha256(b"authenticators:" + secret.encode()).digest()))
+def _fernet(secret: str | bytes) -> Fernet:
+    return Fernet(base64.urlsafe_b64encode(hashlib.sha256(b"authenticators:" + force_bytes(secret)).digest()))

@@ -1,6 +1,5 @@
 """A person's log-in sessions: where from, since when, and ending them."""
 
-from allauth.account.decorators import reauthentication_required
 from allauth.usersessions.models import UserSession
 from django.contrib.auth.decorators import login_required
 from django.http import Http404, HttpRequest, HttpResponse, HttpResponseRedirect
@@ -17,7 +16,6 @@ from tenants.models import User
 @login_required
 @never_cache
 @require_http_methods(["GET", "POST"])
-@reauthentication_required(allow_get=True)
 def sessions_page(request: HttpRequest) -> HttpResponse:
     """List them; POST ends the one whose ``session`` is given, without it every other than this one."""
     assert isinstance(request.user, User)  # login_required
