@@ -42,6 +42,7 @@ INSTALLED_APPS = [
 ]
 MIDDLEWARE = [
     "control_plane.middleware.RequestIdMiddleware",
+    "control_plane.telemetry.requests.RequestMetricsMiddleware",
     "control_plane.middleware.AuditOriginMiddleware",
     "django.middleware.security.SecurityMiddleware",
     "whitenoise.middleware.WhiteNoiseMiddleware",
@@ -103,8 +104,13 @@ locals().update(mail_settings())
 SESSION_COOKIE_HTTPONLY = True
 SESSION_COOKIE_SAMESITE = CSRF_COOKIE_SAMESITE = "Lax"
 SESSION_COOKIE_SECURE = CSRF_COOKIE_SECURE = SECURE_SSL_REDIRECT = PRODUCTION
-SECURE_REDIRECT_EXEMPT = [r"^healthz$", r"^readyz$"]
+SECURE_REDIRECT_EXEMPT = [r"^healthz$", r"^readyz$", r"^metrics$"]  # asked for inside, where TLS has ended already
+SECURE_PROXY_SSL_HEADER = outside.proxy_ssl_header()
 SECURE_HSTS_SECONDS = 31_536_000 if PRODUCTION else 0
+SECURE_HSTS_INCLUDE_SUBDOMAINS = PRODUCTION
+SECURE_HSTS_PRELOAD = outside.hsts_preload()
+# A host on browsers' preload lists cannot go back to plain HTTP for years: the operator decides it, not a warning.
+SILENCED_SYSTEM_CHECKS = ["security.W021"]
 
 LOGGING = {
     "version": 1,
@@ -181,6 +187,7 @@ CELERY_BEAT_SCHEDULE = {
     "purge_idempotency": {"task": "tenants.tasks.purge_idempotency", "schedule": 3600.0},
     "sweep_webhooks": {"task": "tenants.webhooks.tasks.sweep", "schedule": 5.0},
     "prune_webhooks": {"task": "tenants.webhooks.tasks.prune", "schedule": 3600.0},
+    "invoices_close": {"task": "tenants.billing.tasks.invoices_close", "schedule": 3600.0},
     "sweep_storage": {"task": "tenants.datasets.tasks.sweep_storage", "schedule": 3600.0},
     "sweep_transfers": {"task": "tenants.datasets.tasks.sweep_transfers", "schedule": 300.0},
     "apply_retention": {"task": "tenants.datasets.tasks.apply_retention", "schedule": 3600.0},
@@ -260,3 +267,7 @@ JOYNEXUS_WEBHOOK_KEYS = outside.webhook_keys()
 JOYNEXUS_WEBHOOK_ALLOW = outside.networks("JOYNEXUS_WEBHOOK_ALLOW")
 JOYNEXUS_WEBHOOK_PORTS = outside.webhook_ports()
 JOYNEXUS_WEBHOOK_CA_FILE = outside.webhook_ca_file()
+
+JOYNEXUS_METRICS_DIR = outside.metrics_dir()
+JOYNEXUS_METRICS_TOKEN = outside.metrics_token()
+JOYNEXUS_METRICS_ALLOW = outside.networks("JOYNEXUS_METRICS_ALLOW")
