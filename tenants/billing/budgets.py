@@ -12,7 +12,7 @@ from django.utils import timezone
 
 from tenants.access import access_row
 from tenants.audit.services import audit
-from tenants.billing.budget_reads import used_by_budget
+from tenants.billing.budget_reads import budget_list, used_by_budget
 from tenants.billing.credits import AMOUNT_MAX, invalid
 from tenants.billing.currencies import is_payable
 from tenants.billing.holds import reserved
@@ -24,6 +24,17 @@ from tenants.identity import Actor
 from tenants.models import Project, Tenant
 from tenants.scope import platform_scope
 from tenants.webhooks.services import webhook_event
+
+__all__ = [
+    "budget_change",
+    "budget_create",
+    "budget_end",
+    "budget_for_update",
+    "budget_list",
+    "budgets_check",
+    "exhausted",
+    "left_to_reserve",
+]
 
 
 @transaction.atomic
