@@ -228,6 +228,7 @@ SPECTACULAR_SETTINGS = {
         "UploadState": "tenants.datasets.models.UploadState.choices",
         "JobState": "jobs.models.JOB_STATES",
         "InvoiceState": "tenants.billing.models.InvoiceState.choices",
+        "PriceValidity": "tenants.billing.price_list.VALIDITIES",
     },
     "POSTPROCESSING_HOOKS": [
         "drf_spectacular.hooks.postprocess_schema_enums",

@@ -5,6 +5,7 @@ from django.urls import URLPattern, URLResolver, include, path
 from drf_spectacular.views import SpectacularAPIView, SpectacularSwaggerSplitView
 
 from control_plane.health import healthz, readyz
+from control_plane.telemetry.views import metrics
 
 DOCS_TEMPLATE = "control_plane/api_docs.html"
 
@@ -28,6 +29,7 @@ api_v1: list[URLPattern | URLResolver] = [
 urlpatterns: list[URLPattern | URLResolver] = [
     path("healthz", healthz),
     path("readyz", readyz),
+    path("metrics", metrics),
     path("admin/", admin.site.urls),
     path("", include("control_plane.accounts.urls")),
     path("api/v1/", include(api_v1)),

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from cryptography.fernet import Fernet
 
-from control_plane.conf.environment import is_production, secret
+from control_plane.conf.environment import is_production, secret, state_dir
 
 _WEBHOOK_PORTS = "443,8443"
 
@@ -61,6 +61,14 @@ def webhook_ca_file() -> str | None:
 def metrics_token() -> str:
     """What a scraper of /metrics shows (``JOYNEXUS_METRICS_TOKEN``), else the secret file ``metrics-token``."""
     return os.environ.get("JOYNEXUS_METRICS_TOKEN") or secret("metrics-token")
+
+
+def metrics_dir() -> Path:
+    """The folder that web processes count requests in; prometheus_client reads its variable when it is imported."""
+    path = state_dir() / "metrics"
+    path.mkdir(exist_ok=True)
+    os.environ["PROMETHEUS_MULTIPROC_DIR"] = str(path)
+    return path
 
 
 def proxy_ssl_header() -> tuple[str, str] | None:

@@ -30,6 +30,7 @@ class Command(BaseCommand):
             with exclusive(settings.STATE_DIR / "supervisor.lock"):
                 call_command("migrate", interactive=False, verbosity=0)
                 _collect_static_files()
+                _forget_counts()
                 supervisor = Supervisor(programs(host=host, port=port), write=self._write)
                 asyncio.run(supervisor.run(lambda: self._write("supervisor", f"console at http://{host}:{port}")))
         except AlreadyRunning as error:
@@ -47,6 +48,12 @@ def _collect_static_files() -> None:
     for earlier in current.parent.iterdir():
         if earlier != current:
             shutil.rmtree(earlier)
+
+
+def _forget_counts() -> None:
+    """Files in which processes of an earlier run have counted: nobody adds to them any more."""
+    for counted in Path(settings.JOYNEXUS_METRICS_DIR).glob("*.db"):
+        counted.unlink()
 
 
 def _require_free(host: str, port: int) -> None:
