@@ -2,11 +2,13 @@
 
 import time
 from collections.abc import Callable
+from pathlib import Path
 from types import TracebackType
 from typing import Any
 
 import httpx
 
+from joynexus_client.answers import PriceList, PriceRow, UsageGroup, UsageRow
 from joynexus_client.artifacts import Artifacts
 from joynexus_client.datasets import Datasets
 from joynexus_client.jobs import Jobs
@@ -57,10 +59,34 @@ class Client:
         answer: dict[str, Any] = self._transport.get("/api/v1/runtime")
         return answer
 
-    def usage(self, *, job: str | None = None, group_by: str = "meter") -> list[dict[str, Any]]:
-        """Metered quantities and their cost, by meter, job or day; ``free``: what was not billed, and why."""
-        return [*self._transport.get("/api/v1/usage", job=job, group_by=group_by)["results"]]
+    def usage(
+        self,
+        *,
+        group_by: UsageGroup = "meter",
+        job: str | None = None,
+        project: str | None = None,
+        key: str | None = None,
+        since: str | None = None,
+        until: str | None = None,
+    ) -> list[UsageRow]:
+        """Metered quantities and their cost within the UTC days [since, until), written like "2026-05-01".
 
-    def prices(self) -> list[dict[str, Any]]:
-        """Every published price, newest first."""
-        return [*self._transport.get("/api/v1/prices")["results"]]
+        Each row is one meter of one group; ``free`` says what of it was not billed, and why.
+        """
+        answer = self._transport.get(
+            "/api/v1/usage", group_by=group_by, job=job, project=project, key=key, since=since, until=until
+        )
+        return [*answer["results"]]
+
+    def usage_csv(self, to: Path | str, *, group_by: UsageGroup = "meter", **wanted: str | None) -> Path:
+        """Save usage as a table; the filters are those of `usage`."""
+        return self._transport.save("/api/v1/usage/csv", Path(to), accept="text/csv", group_by=group_by, **wanted)
+
+    def prices(self) -> list[PriceRow]:
+        """Every published price of the tenant's plan, by meter and newest first; ``state`` says which is in force."""
+        return [*self.price_list()["results"]]
+
+    def price_list(self) -> PriceList:
+        """The tenant's plan with its prices, the factors of priorities, and plans that are to come."""
+        answer: PriceList = self._transport.get("/api/v1/prices")
+        return answer

@@ -2,11 +2,12 @@
 
 from django.urls import path
 
-from tenants.billing import api, balance_api, budget_api, invoice_api
+from tenants.billing import api, balance_api, budget_api, invoice_api, price_api
 
 urlpatterns = [
-    path("prices", api.PriceListApi.as_view()),
+    path("prices", price_api.PriceListApi.as_view()),
     path("usage", api.UsageApi.as_view()),
+    path("usage/csv", api.UsageCsvApi.as_view()),
     path("balance", balance_api.BalanceApi.as_view()),
     path("ledger", balance_api.LedgerApi.as_view()),
     path("budgets", budget_api.BudgetListApi.as_view()),

@@ -13,7 +13,7 @@ from uuid import UUID
 from django.db.models import Q, QuerySet, Sum
 
 from tenants.billing.costs import Cost, CostLine, Free, UsageTotal, cost_of, lines_of, total_of
-from tenants.billing.models import COMPUTE_METERS, Meter, PriceVersion, RatedUsage, UsageEvent, UsageRollup
+from tenants.billing.models import COMPUTE_METERS, Meter, RatedUsage, UsageEvent, UsageRollup
 from tenants.billing.periods import month_after
 from tenants.models import ApiKey, Project, Tenant
 from tenants.scope import platform_scope, tenant_scope
@@ -30,7 +30,6 @@ __all__ = [
     "job_cost",
     "job_costs",
     "metered_us",
-    "prices",
     "rating_check",
     "spending_of",
     "spent",
@@ -175,11 +174,6 @@ def compute_us(tenant: Tenant | UUID, *, month: date | None = None, job: UUID | 
         rows = rows.filter(job_id=job)
     with platform_scope():
         return int(rows.aggregate(total=Sum("quantity", default=0))["total"])
-
-
-def prices() -> QuerySet[PriceVersion]:
-    """Every price version, newest first. Prices belong to the platform and are the same for every tenant."""
-    return PriceVersion.objects.order_by("meter", "-valid_from")
 
 
 def metered_us(meter: Meter) -> dict[str, int]:

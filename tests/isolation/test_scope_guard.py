@@ -17,7 +17,9 @@ OWNED = [model for model in MODELS if issubclass(model, TenantOwned)]
 PLATFORM = {
     "User": "a person may belong to several tenants",
     "Tenant": "the boundary itself",
-    "PriceVersion": "prices are the same for everybody",
+    "PricePlan": "a plan may have several tenants on it",
+    "PriceVersion": "prices are the same for everybody on a plan",
+    "PriorityFactor": "so are the factors of priorities",
     "OutboxMessage": "holds ids only",
     "RuntimeCursor": "how far the relay is",
     "RuntimeSnapshot": "the shared runtime's status",
