@@ -15,7 +15,6 @@ from tenants.audit.services import audit
 from tenants.billing.budget_reads import budget_list, used_by_budget
 from tenants.billing.credits import AMOUNT_MAX, invalid
 from tenants.billing.currencies import is_payable
-from tenants.billing.holds import reserved
 from tenants.billing.models import ALERT_PERCENTS, Budget, BudgetAlert
 from tenants.billing.periods import month_of
 from tenants.billing.selectors import spent
@@ -33,7 +32,6 @@ __all__ = [
     "budget_list",
     "budgets_check",
     "exhausted",
-    "left_to_reserve",
 ]
 
 
@@ -92,15 +90,6 @@ def exhausted(tenant: Tenant, project: Project | None = None) -> bool:
     return any(_used(budget, month) >= budget.amount for budget in _hard(tenant, project))
 
 
-def left_to_reserve(tenant: Tenant, project: Project | None = None) -> Decimal | None:
-    """What a new job may still reserve under the hard budgets: amount - spent - reserved; None if there is none."""
-    month = month_of(timezone.now())
-    left = [
-        budget.amount - _used(budget, month) - reserved(tenant, budget.project) for budget in _hard(tenant, project)
-    ]
-    return min(left, default=None)
-
-
 @transaction.atomic
 def budgets_check(tenant_ids: Collection[UUID], now: datetime | None = None) -> list[BudgetAlert]:
     """Tell of every threshold that was passed this month and not told before: once each, whoever checks.
@@ -129,7 +118,7 @@ def _used(budget: Budget, month: date) -> Decimal:
 def _hard(tenant: Tenant, project: Project | None) -> list[Budget]:
     with platform_scope():
         own = Q(project=None) if project is None else Q(project=None) | Q(project=project)
-        rows = Budget.objects.filter(own, tenant=tenant, ended_at=None, hard=True).select_related("project")
+        rows = Budget.objects.filter(own, tenant=tenant, ended_at=None, hard=True)
         return list(rows)
 
 

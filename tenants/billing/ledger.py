@@ -17,6 +17,7 @@ from tenants.models import Tenant, User
 from tenants.scope import platform_scope
 
 ZERO = Decimal(0)
+BALANCE_MAX = Decimal(9_000_000)  # a column of 64 bits holds 9.2 million with 12 places
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -146,6 +147,10 @@ def _apply(account: BillingAccount, entries: Sequence[Entry]) -> None:
             code="insufficient_credit",
             status=402,
             detail=f"The credit does not suffice: {-min(account.credit, account.held):f} is missing.",
+        )
+    if account.credit > BALANCE_MAX:
+        raise ApplicationError(
+            code="balance_too_large", status=409, detail=f"A credit of more than {BALANCE_MAX} cannot be kept."
         )
     account.save(update_fields=["credit", "held"])
 

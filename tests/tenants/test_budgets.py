@@ -10,7 +10,7 @@ from django.test.utils import CaptureQueriesContext
 from django.utils import timezone
 
 from tenants.audit.models import AuditEvent
-from tenants.billing.budgets import budget_change, budget_create, budgets_check, exhausted, left_to_reserve
+from tenants.billing.budgets import budget_change, budget_create, budgets_check, exhausted
 from tenants.billing.holds import hold_place
 from tenants.billing.models import Budget, BudgetAlert
 from tenants.models import Project
@@ -91,18 +91,6 @@ def test_a_hard_budget_of_the_tenant_stops_every_project_and_a_soft_one_none(ali
         assert exhausted(alice.tenant, lab)
         budget_change(by=alice.actor, budget=budget, amount=D("10.01"))
     assert not exhausted(alice.tenant, lab)
-
-
-def test_what_may_still_be_reserved_is_what_no_hold_and_no_usage_took(alice: Person) -> None:
-    lab, job_id = ProjectFactory(tenant=alice.tenant), uuid4()
-    assert left_to_reserve(alice.tenant, lab) is None
-    make_budget(alice, "10", hard=True)
-    make_budget(alice, "8", project=lab, hard=True)
-    hold_place(tenant=alice.tenant, job_id=job_id, project_id=lab.pk, key_id=None, amount=D(5))
-    assert left_to_reserve(alice.tenant, lab) == 3
-    assert left_to_reserve(alice.tenant) == 5
-    spend(alice, 2, project_id=lab.pk, job_id=job_id)  # out of the hold: nothing changes
-    assert left_to_reserve(alice.tenant, lab) == 3
 
 
 @pytest.mark.django_db(transaction=True)
