@@ -3,6 +3,8 @@
 from typing import Any
 
 from django.contrib import admin
+from django.urls import reverse
+from django.utils.html import format_html
 
 from tenants.admin_base import OfTenant, ReadOnly, RowsInside
 from tenants.billing.models import (
@@ -87,7 +89,7 @@ class LineRows(RowsInside):
 @admin.register(Invoice)
 class InvoiceAdmin(ReadOnly):
     list_display = [
-        "__str__",
+        "screen",
         "tenant",
         "kind",
         "state",
@@ -99,9 +101,14 @@ class InvoiceAdmin(ReadOnly):
     ]
     list_filter = ["state", "kind", "period_start", ("paid_at", admin.EmptyFieldListFilter), OfTenant]
     list_select_related = ["tenant"]
+    list_display_links = None
     search_fields = ["number", "tenant__name", "tenant__slug", "=id"]
     ordering = ["-period_start", "-created_at"]
     inlines = [LineRows]
+
+    @admin.display(description="Invoice", ordering="number")
+    def screen(self, invoice: Invoice) -> str:
+        return format_html('<a href="{}">{}</a>', reverse("admin:operator_invoice", args=[invoice.pk]), invoice)
 
 
 @admin.register(Budget)

@@ -62,7 +62,7 @@ def _books(now: datetime) -> Iterator[Matter]:
     unseen = ReconciliationDifference.objects.filter(seen_at=None).count()
     if unseen:
         address = reverse("admin:billing_reconciliationdifference_changelist", query={"seen_at__isempty": "1"})
-        yield Matter(tone=Tone.BAD, text=f"{unseen} reconciliation differences that nobody has seen.", address=address)
+        yield Matter(tone=Tone.BAD, text=f"Reconciliation differences nobody has seen: {unseen}.", address=address)
     newest = ReconciliationRun.objects.order_by("-started_at").values_list("started_at", flat=True).first()
     if newest is None or now - newest > RECONCILE_EVERY:
         text = "The books were never reconciled." if newest is None else f"Last reconciled {age(newest)} ago."
@@ -72,7 +72,7 @@ def _books(now: datetime) -> Iterator[Matter]:
 def _backlog(now: datetime) -> Iterator[Matter]:
     unsent = OutboxMessage.objects.filter(sent_at=None).aggregate(count=Count("pk"), oldest=Min("created_at"))
     if unsent["count"] and now - unsent["oldest"] > BACKLOG_IS_LATE:
-        text = f"{unsent['count']} messages wait for the broker, the oldest for {age(unsent['oldest'])}."
+        text = f"Messages that wait for the broker: {unsent['count']}, the oldest for {age(unsent['oldest'])}."
         yield Matter(tone=Tone.BAD, text=text, address=reverse("admin:operator_runtime"))
 
 
@@ -80,25 +80,27 @@ def _jobs(now: datetime) -> Iterator[Matter]:
     failed = Job.objects.filter(state=JobState.FAILED, finished_at__gte=now - LOOK_BACK).count()
     if failed:
         address = reverse("admin:jobs_job_changelist", query={"state__exact": JobState.FAILED.value})
-        yield Matter(tone=Tone.WARN, text=f"{failed} jobs failed in the last day.", address=address)
+        yield Matter(tone=Tone.WARN, text=f"Jobs that failed in the last day: {failed}.", address=address)
 
 
 def _webhooks(now: datetime) -> Iterator[Matter]:
     failing = WebhookEndpoint.objects.filter(disabled_at=None).exclude(failing_since=None).count()
     if failing:
         address = reverse("admin:webhooks_webhookendpoint_changelist", query={"failing_since__isempty": "0"})
-        yield Matter(tone=Tone.WARN, text=f"{failing} webhook endpoints are failing.", address=address)
+        yield Matter(tone=Tone.WARN, text=f"Webhook endpoints that are failing: {failing}.", address=address)
     given_up = WebhookDelivery.objects.filter(state=DeliveryState.FAILED, created_at__gte=now - LOOK_BACK).count()
     if given_up:
         address = reverse("admin:webhooks_webhookdelivery_changelist", query={"state__exact": "failed"})
-        yield Matter(tone=Tone.WARN, text=f"{given_up} webhook deliveries of the last day failed.", address=address)
+        yield Matter(
+            tone=Tone.WARN, text=f"Webhook deliveries of the last day that failed: {given_up}.", address=address
+        )
 
 
 def _tenants() -> Iterator[Matter]:
     paused = Tenant.objects.filter(state=TenantState.PAUSED).count()
     if paused:
         address = reverse("admin:tenants_tenant_changelist", query={"state__exact": TenantState.PAUSED.value})
-        yield Matter(tone=Tone.WARN, text=f"{paused} tenants are paused.", address=address)
+        yield Matter(tone=Tone.WARN, text=f"Paused tenants: {paused}.", address=address)
     for near in tenants_near_limits():
         address = reverse("admin:operator_tenant", args=[near.tenant.pk])
         tone = Tone.BAD if near.used >= near.limit else Tone.WARN

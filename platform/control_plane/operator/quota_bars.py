@@ -3,20 +3,13 @@
 from dataclasses import dataclass
 from datetime import datetime
 
-from django.utils import timezone
-
 from control_plane.templatetags.operator import byte_size
-from jobs.selectors.line import queued_counts, started_use
-from tenants.billing.periods import month_of
-from tenants.billing.selectors import compute_us, spent
-from tenants.datasets.models import Upload, UploadState
 from tenants.models import Tenant
 from tenants.quotas.limits import limits_read
 from tenants.quotas.models import Resource
-from tenants.quotas.storage import storage_of
+from tenants.quotas.usage import used_of
 
 NEAR = 0.8
-_US_PER_S = 1_000_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -62,7 +55,7 @@ class Bar:
 
 def quota_bars(tenant: Tenant) -> list[Bar]:
     """Every resource, in the order in which they are declared."""
-    limits, used = limits_read(tenant), _used(tenant)
+    limits, used = limits_read(tenant), used_of(tenant)[None]
     bars = []
     for resource in Resource:
         row = limits.own.get((None, resource))
@@ -77,21 +70,3 @@ def quota_bars(tenant: Tenant) -> list[Bar]:
             )
         )
     return bars
-
-
-def _used(tenant: Tenant) -> dict[Resource, int]:
-    """From the rows themselves. Money is rounded down to whole units, as limits are."""
-    month, stored = month_of(timezone.now()), storage_of(tenant)
-    used = {
-        Resource.QUEUED_JOBS: sum(queued_counts(tenant).values()),
-        Resource.STORAGE_BYTES: stored.used_bytes + stored.reserved_bytes,
-        Resource.UPLOADS: Upload.objects.filter(tenant=tenant, state=UploadState.RECEIVING).count(),
-        Resource.COMPUTE_S_PER_MONTH: compute_us(tenant, month=month) // _US_PER_S,
-        Resource.MONEY_PER_MONTH: int(spent(tenant, month=month)),
-    }
-    for of_project in started_use(tenant).values():
-        for resource, count in of_project.items():
-            used[resource] = used.get(resource, 0) + count
-    for resource in (Resource.RUNNING_JOBS, Resource.SLOTS, Resource.ENV_SEATS):
-        used.setdefault(resource, 0)
-    return used

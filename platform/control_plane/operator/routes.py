@@ -8,6 +8,7 @@ from django.http import HttpRequest, HttpResponseBase
 from django.urls import URLPattern, path, reverse
 
 from control_plane.operator.dashboard import records_page
+from control_plane.operator.invoice_page import invoice_csv, invoice_page
 from control_plane.operator.prices import factor_page, price_page, prices_page
 from control_plane.operator.runtime import runtime_page
 from control_plane.operator.tenant_page import tenant_page
@@ -29,6 +30,8 @@ SCREENS = (
     Screen(route="prices/<slug:code>/", name="operator_plan", view=prices_page),
     Screen(route="prices/<slug:code>/priorities/", name="operator_factor", view=factor_page),
     Screen(route="prices/<slug:code>/<str:meter>/", name="operator_price", view=price_page),
+    Screen(route="invoice/<uuid:invoice_id>/", name="operator_invoice", view=invoice_page),
+    Screen(route="invoice/<uuid:invoice_id>/csv", name="operator_invoice_csv", view=invoice_csv),
     Screen(route="records/", name="operator_records", view=records_page),
 )
 # What the top of every page links to: words, name of the route, permission that its list asks for.

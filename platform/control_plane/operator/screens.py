@@ -4,7 +4,7 @@ from collections.abc import Callable
 from functools import wraps
 from typing import Any, Concatenate, ParamSpec
 
-from django.contrib import admin, messages
+from django.contrib import admin
 from django.core.exceptions import PermissionDenied
 from django.http import HttpRequest, HttpResponseBase
 from django.template.response import TemplateResponse
@@ -45,23 +45,12 @@ def operator_of(request: HttpRequest) -> User:
     return request.user
 
 
-def framed(request: HttpRequest, template: str, title: str, **context: Any) -> TemplateResponse:
+def framed(request: HttpRequest, template: str, title: str, *, status: int = 200, **context: Any) -> TemplateResponse:
     """A page inside the site's frame."""
-    return TemplateResponse(
-        request, f"operator/{template}", admin.site.each_context(request) | {"title": title} | context
-    )
+    frame = admin.site.each_context(request) | {"title": title}
+    return TemplateResponse(request, f"operator/{template}", frame | context, status=status)
 
 
 def refused(error: ApplicationError) -> str:
     """A refusal of a service as one text for a person."""
     return " ".join([error.detail, *(field.detail for field in error.errors)]).strip()
-
-
-def try_for(request: HttpRequest, act: Callable[[], str]) -> bool:
-    """Do something and tell the operator how it went; False if it was refused."""
-    try:
-        messages.success(request, act())
-    except ApplicationError as error:
-        messages.error(request, refused(error))
-        return False
-    return True

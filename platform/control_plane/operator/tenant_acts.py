@@ -1,15 +1,15 @@
 """What an operator may do on a tenant's screen. Each act is a form, a permission and one call of a service."""
 
 import uuid
-from collections.abc import Callable
-from dataclasses import dataclass
 from datetime import UTC, datetime, time
 from typing import Any
 
 from django import forms
 
+from control_plane.operator.acts import Act, ActForm, acts_by_name
 from control_plane.operator.price_forms import moment_field
 from tenants.billing.credits import AMOUNT_MAX, credit_grant, mode_set, payment_record
+from tenants.billing.invoices import invoice_draft
 from tenants.billing.models import BillingMode, Invoice, InvoiceState, PricePlan
 from tenants.billing.plans import tenant_plan_set
 from tenants.models import Tenant, TenantState, User
@@ -31,42 +31,34 @@ def _money() -> forms.DecimalField:
     return forms.DecimalField(label="Amount", max_digits=19, decimal_places=2, min_value=0, max_value=AMOUNT_MAX)
 
 
-class TenantForm(forms.Form):
-    """A form about one tenant."""
-
-    def __init__(self, *args: Any, tenant: Tenant, **kwargs: Any) -> None:
-        super().__init__(*args, **kwargs)
-        self.tenant = tenant
-
-
-class PauseForm(TenantForm):
+class PauseForm(ActForm):
     reason = _reason()
 
 
-class ResumeForm(TenantForm):
+class ResumeForm(ActForm):
     pass
 
 
-class QuotaForm(TenantForm):
+class QuotaForm(ActForm):
     resource = forms.ChoiceField(choices=[(name.value, name.replace("_", " ")) for name in Resource])
     limit = forms.IntegerField(min_value=0, help_text="Bytes, seconds, whole money or a count.")
     until = _date("Until", "End of that day, UTC. Empty: for good.", required=False)
     reason = _reason()
 
 
-class WithdrawForm(TenantForm):
+class WithdrawForm(ActForm):
     resource = forms.ChoiceField(choices=[(name.value, name.replace("_", " ")) for name in Resource])
     reason = _reason()
 
 
-class CreditForm(TenantForm):
+class CreditForm(ActForm):
     amount = _money()
     reason = _reason()
     # Made with the page: sent twice, the grant is booked once.
     reference = forms.CharField(max_length=200, widget=forms.HiddenInput, initial=lambda: f"operator-{uuid.uuid4()}")
 
 
-class PaymentForm(TenantForm):
+class PaymentForm(ActForm):
     amount = _money()
     reference = forms.CharField(max_length=200, help_text="The bank's: it is booked once.")
     invoice = forms.ModelChoiceField(
@@ -75,36 +67,29 @@ class PaymentForm(TenantForm):
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
-        open_invoices = Invoice.objects.filter(tenant=self.tenant, state=InvoiceState.FINAL, paid_at=None)
+        open_invoices = Invoice.objects.filter(tenant=self.subject, state=InvoiceState.FINAL, paid_at=None)
         self.fields["invoice"].queryset = open_invoices.order_by("-period_start")  # type: ignore[attr-defined]
 
 
-class PlanForm(TenantForm):
+class PlanForm(ActForm):
     plan = forms.ModelChoiceField(queryset=PricePlan.objects.none())
     valid_from = moment_field()
     reason = _reason()
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
-        plans = PricePlan.objects.filter(currency=self.tenant.currency)
+        plans = PricePlan.objects.filter(currency=self.subject.currency)
         self.fields["plan"].queryset = plans.order_by("code")  # type: ignore[attr-defined]
 
 
-class ModeForm(TenantForm):
+class DraftForm(ActForm):
+    month = forms.DateField(
+        input_formats=["%Y-%m"], widget=forms.DateInput(attrs={"type": "month"}), help_text="As 2026-11."
+    )
+
+
+class ModeForm(ActForm):
     mode = forms.ChoiceField(choices=BillingMode.choices)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Act:
-    """``do`` returns what happened, in words; ApplicationError is shown at the form. ``offered``: not moot."""
-
-    name: str
-    title: str
-    permission: str
-    form: type[TenantForm]
-    do: Callable[[User, Tenant, dict[str, Any]], str]
-    button: str
-    offered: Callable[[Tenant], bool] = lambda tenant: True
 
 
 def _pause(by: User, tenant: Tenant, data: dict[str, Any]) -> str:
@@ -157,66 +142,78 @@ def _plan(by: User, tenant: Tenant, data: dict[str, Any]) -> str:
     return f"{tenant.name} is on plan {row.plan.name} from {row.valid_from:%Y-%m-%d %H:%M} UTC on."
 
 
+def _draft(by: User, tenant: Tenant, data: dict[str, Any]) -> str:
+    invoice = invoice_draft(tenant=tenant, month=data["month"])
+    if invoice is None:
+        return f"{tenant.name} used nothing in {data['month']:%Y-%m}: there is nothing to bill."
+    return f"{str(invoice).capitalize()}: {invoice.total:,.2f} {invoice.currency}. It is listed under Invoices."
+
+
 def _mode(by: User, tenant: Tenant, data: dict[str, Any]) -> str:
     mode_set(by=by, tenant=tenant, mode=data["mode"])
     return f"{tenant.name} is {data['mode']} from now on."
 
 
 TENANTS, QUOTAS, MONEY = "tenants.change_tenant", "quotas.add_quota", "billing.add_ledgertransaction"
-ACTS: dict[str, Act] = {
-    act.name: act
-    for act in (
-        Act(
-            name="pause",
-            title="Pause",
-            permission=TENANTS,
-            form=PauseForm,
-            do=_pause,
-            button="Pause this tenant",
-            offered=lambda tenant: tenant.state == TenantState.ACTIVE,
-        ),
-        Act(
-            name="resume",
-            title="Resume",
-            permission=TENANTS,
-            form=ResumeForm,
-            do=_resume,
-            button="Resume this tenant",
-            offered=lambda tenant: tenant.state == TenantState.PAUSED,
-        ),
-        Act(name="quota", title="Set a limit", permission=QUOTAS, form=QuotaForm, do=_quota, button="Set the limit"),
-        Act(
-            name="withdraw",
-            title="Back to the platform's limit",
-            permission=QUOTAS,
-            form=WithdrawForm,
-            do=_withdraw,
-            button="Withdraw its own limit",
-        ),
-        Act(name="credit", title="Grant credit", permission=MONEY, form=CreditForm, do=_credit, button="Grant credit"),
-        Act(
-            name="payment",
-            title="Record a payment",
-            permission=MONEY,
-            form=PaymentForm,
-            do=_payment,
-            button="Record the payment",
-        ),
-        Act(
-            name="plan",
-            title="Change the plan",
-            permission="billing.add_tenantplan",
-            form=PlanForm,
-            do=_plan,
-            button="Set the plan",
-        ),
-        Act(
-            name="mode",
-            title="Prepaid or invoiced",
-            permission="billing.change_billingaccount",
-            form=ModeForm,
-            do=_mode,
-            button="Change",
-        ),
-    )
-}
+ACTS = acts_by_name(
+    Act(
+        name="pause",
+        title="Pause",
+        permission=TENANTS,
+        form=PauseForm,
+        do=_pause,
+        button="Pause this tenant",
+        offered=lambda tenant: tenant.state == TenantState.ACTIVE,
+    ),
+    Act(
+        name="resume",
+        title="Resume",
+        permission=TENANTS,
+        form=ResumeForm,
+        do=_resume,
+        button="Resume this tenant",
+        offered=lambda tenant: tenant.state == TenantState.PAUSED,
+    ),
+    Act(name="quota", title="Set a limit", permission=QUOTAS, form=QuotaForm, do=_quota, button="Set the limit"),
+    Act(
+        name="withdraw",
+        title="Back to the platform's limit",
+        permission=QUOTAS,
+        form=WithdrawForm,
+        do=_withdraw,
+        button="Withdraw its own limit",
+    ),
+    Act(name="credit", title="Grant credit", permission=MONEY, form=CreditForm, do=_credit, button="Grant credit"),
+    Act(
+        name="payment",
+        title="Record a payment",
+        permission=MONEY,
+        form=PaymentForm,
+        do=_payment,
+        button="Record the payment",
+    ),
+    Act(
+        name="plan",
+        title="Change the plan",
+        permission="billing.add_tenantplan",
+        form=PlanForm,
+        do=_plan,
+        button="Set the plan",
+    ),
+    Act(
+        name="draft",
+        title="Draft a month's invoice",
+        permission="billing.change_invoice",
+        form=DraftForm,
+        do=_draft,
+        button="Draft it",
+    ),
+    Act(
+        name="mode",
+        title="Prepaid or invoiced",
+        permission="billing.change_billingaccount",
+        form=ModeForm,
+        do=_mode,
+        button="Change",
+    ),
+)
