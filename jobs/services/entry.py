@@ -14,20 +14,16 @@ from tenants.quotas.models import Resource
 
 
 def tenant_locked(tenant: Tenant) -> Tenant:
-    """The tenant as it is now, its row locked until the transaction ends: admissions go one after another.
+    """The tenant as it is now, its row locked until the transaction ends: admissions go one after another."""
+    return Tenant.objects.select_for_update(no_key=True).get(pk=tenant.pk)
 
-    Raises ApplicationError 403 if it is paused.
-    """
-    row = Tenant.objects.select_for_update(no_key=True).get(pk=tenant.pk)
-    if row.state == TenantState.PAUSED:
-        why = row.paused_reason or "no reason was given"
+
+def entry_refusals(tenant: Tenant, project: Project, limits: Limits) -> Iterator[ApplicationError]:
+    """403 of a paused tenant; 409 `quota_exceeded` if tenant or project have all the queued jobs they may."""
+    if tenant.state == TenantState.PAUSED:
+        why = tenant.paused_reason or "no reason was given"
         detail = f"Your tenant is paused and takes no new jobs: {why}. Ask the operators of the platform."
-        raise ApplicationError(code=PAUSED, status=403, detail=detail)
-    return row
-
-
-def require_room_in_line(tenant: Tenant, project: Project, limits: Limits) -> None:
-    """Raises ApplicationError 409 `quota_exceeded` if the tenant, or the project, has all the queued jobs it may."""
+        yield ApplicationError(code=PAUSED, status=403, detail=detail)
     counts = queued_counts(tenant)
     whole, own = sum(counts.values()), counts.get(project.pk, 0)
     for used, limit, whose in (
@@ -40,7 +36,7 @@ def require_room_in_line(tenant: Tenant, project: Project, limits: Limits) -> No
                 "Wait until one of them has started, cancel one, or have the limit raised."
             )
             extra: dict[str, object] = {"resource": str(Resource.QUEUED_JOBS), "limit": limit, "used": used}
-            raise ApplicationError(code="quota_exceeded", status=409, detail=detail, extra=extra)
+            yield ApplicationError(code="quota_exceeded", status=409, detail=detail, extra=extra)
 
 
 def require_possible(spec: JobSpec, project: Project, limits: Limits) -> None:

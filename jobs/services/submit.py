@@ -9,11 +9,14 @@ from gpu_runtime.protocol.job_specs import JobSpec
 from jobs.demand import seats_asked
 from jobs.models import Job
 from jobs.services.admission import admit
-from jobs.services.entry import require_possible, require_room_in_line, tenant_locked
+from jobs.services.entry import entry_refusals, require_possible, tenant_locked
+from jobs.services.estimate import hold_amount
 from jobs.services.outbox import DISPATCH_JOB, outbox_add
+from jobs.services.spending import spending_refusals
 from jobs.services.start import Start
 from jobs.services.transition import job_told
 from jobs.states import JobState
+from tenants.billing.holds import hold_place
 from tenants.bodies import parse_body
 from tenants.identity import Actor
 from tenants.models import Project, Tenant
@@ -27,16 +30,23 @@ def job_submit(*, tenant: Tenant, actor: Actor | None, spec: Any) -> Job:
     """Check a JSON specification and queue the job. Durable once the transaction commits, broker or no broker.
 
     Raises ApplicationError: 422 naming each refused field by JSON pointer, its value and what is allowed; 403 if the
-    tenant is paused; 409 `quota_exceeded` with the limit and what is used of it.
+    tenant is paused; 409 `quota_exceeded` and 402 `spend_limit_reached` with the limit and what is used of it, 402
+    `insufficient_credit`.
     """
     wanted: JobSpec = parse_body(JobSpec, spec)
     with tenant_scope(tenant):
         tenant = tenant_locked(tenant)
         project = project_for(actor or tenant, wanted.project)
+        key = actor.key if actor else None
         start, limits = admit(tenant, wanted), limits_read(tenant)
         require_possible(wanted, project, limits)
-        require_room_in_line(tenant, project, limits)
+        for refusal in entry_refusals(tenant, project, limits):
+            raise refusal
+        amount = hold_amount(tenant, wanted, start)
+        for refusal in spending_refusals(tenant=tenant, project=project, key=key, limits=limits, amount=amount):
+            raise refusal
         job = _insert(wanted, start, tenant=tenant, project=project, actor=actor)
+        hold_place(tenant=tenant, job_id=job.pk, project_id=project.pk, key_id=key.pk if key else None, amount=amount)
         job_told(job, occurred_at=timezone.now())
         outbox_add(topic=DISPATCH_JOB, key=str(job.pk))
         return job

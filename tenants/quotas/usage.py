@@ -38,7 +38,7 @@ def used_of(tenant: Tenant) -> Used:
     for counts in _job_counts:
         for project_id, figures in counts(tenant).items():
             _add(used, project_id, figures)
-    for project_id, figures in _month(tenant, month_of(timezone.now())).items():
+    for project_id, figures in month_used(tenant, month_of(timezone.now())).items():
         _add(used, project_id, figures)
     stored = storage_of(tenant)
     used[None][Resource.STORAGE_BYTES] = stored.used_bytes + stored.reserved_bytes
@@ -51,7 +51,7 @@ def _add(used: Used, project_id: UUID | None, figures: dict[Resource, int]) -> N
     used.setdefault(project_id, {}).update(figures)
 
 
-def _month(tenant: Tenant, month: date) -> Used:
+def month_used(tenant: Tenant, month: date) -> Used:
     """Seconds and money of the month by project, and of the whole tenant; one query."""
     with tenant_scope(tenant):
         rows = list(
