@@ -16,6 +16,8 @@ from django.utils import timezone
 from jobs import notify
 from jobs.models import RuntimeCursor, RuntimeSnapshot
 from jobs.runtime_client import RuntimeClient, RuntimeRefused, RuntimeUnreachable
+from jobs.services.cancel import cancel_deliver
+from jobs.services.caps import caps_enforce
 from jobs.services.ingest import Applied, CursorAhead, batch_apply
 from tenants.errors import ApplicationError
 
@@ -75,7 +77,13 @@ class Relay:
             return None
         applied = batch_apply(batch, after=after)
         notify.wake(applied.newest)
+        self._stop_spent(applied, batch.journal_id)
         return applied
+
+    def _stop_spent(self, applied: Applied, journal_id: str) -> None:
+        """Stop what has come to a cap by this batch, and tell the runtime at once: each report later costs money."""
+        for job_id in caps_enforce(applied.charged, source=journal_id, newest=applied.newest_usage):
+            cancel_deliver(job_id, runtime=self._runtime)
 
     def _snapshot(self) -> None:
         status = self._runtime.status()

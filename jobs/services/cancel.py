@@ -1,11 +1,18 @@
-"""Cancelling: a queued job ends at once; a started one when the runtime confirms. What finished first stands."""
+"""Cancelling: a queued job ends at once; a started one when the runtime confirms. What finished first stands.
+
+A user's cancel keeps nothing and does not wait; where the platform itself stops a job, because a cap is reached, the
+job keeps what it made. Of several wishes the first one stands, here as in the runtime.
+"""
 
 import logging
+from typing import Any
 from uuid import UUID
 
 from django.db import transaction
 from django.utils import timezone
 
+from gpu_runtime.protocol.messages import StopJob
+from jobs.cap_rules import CapReason
 from jobs.models import Job
 from jobs.runtime_client import RuntimeClient, RuntimeRefused, RuntimeUnreachable
 from jobs.selectors.jobs import job_get
@@ -13,6 +20,7 @@ from jobs.services.attempts import attempt_close
 from jobs.services.outbox import CANCEL_JOB, outbox_add
 from jobs.services.transition import job_transition
 from jobs.states import AttemptState, JobState
+from tenants.audit.services import audit
 from tenants.errors import ApplicationError
 from tenants.models import Tenant
 from tenants.scope import platform_scope, tenant_scope
@@ -47,6 +55,27 @@ def _ask(job: Job) -> bool:
     return False
 
 
+@transaction.atomic
+def job_stop(*, job: Job, reason: CapReason, message: str) -> bool:
+    """Ask a started job to stop at its next safe point and to keep what it made, by the platform itself.
+
+    False if it has not started, has ended, or was asked before.
+    """
+    if not job_transition(job, to=JobState.CANCELLING, sources=_MAY_BE_CANCELLING, reason=reason, message=message):
+        return False
+    told: dict[str, Any] = {"reason": str(reason), "step": job.step}
+    audit(by=None, verb="job.stopped", target=job, tenant=job.tenant, name=job.name, after=told, reason=message)
+    outbox_add(topic=CANCEL_JOB, key=str(job.pk))
+    return True
+
+
+def stop_wish(job: Job) -> StopJob:
+    """What the runtime is told of a job that is cancelling: its row says why."""
+    if job.reason not in set(CapReason):
+        return StopJob()
+    return StopJob(keep=True, reason=job.reason, message=job.message)
+
+
 def cancel_deliver(job_id: UUID, *, runtime: RuntimeClient) -> bool:
     """Tell the runtime to stop a cancelling job's attempt; True if it was told or there was nothing to tell.
 
@@ -58,7 +87,7 @@ def cancel_deliver(job_id: UUID, *, runtime: RuntimeClient) -> bool:
     if job is None:
         return True
     try:
-        if runtime.cancel(str(job.pk), job.attempt) is not None:
+        if runtime.cancel(str(job.pk), job.attempt, stop_wish(job)) is not None:
             return True
     except (RuntimeUnreachable, RuntimeRefused) as error:
         logger.info("job %s: cancel not delivered, the sweep repeats it: %s", job.pk, error)
@@ -72,4 +101,4 @@ def cancel_deliver(job_id: UUID, *, runtime: RuntimeClient) -> bool:
 def _end_unknown(job: Job) -> bool:
     attempt_close(job, AttemptState.LOST, reason="unknown_to_runtime")
     message = "The runtime did not have the job any more."
-    return job_transition(job, to=JobState.CANCELLED, reason=REASON, message=message) is not None
+    return job_transition(job, to=JobState.CANCELLED, reason=job.reason or REASON, message=message) is not None

@@ -51,6 +51,8 @@ class Applied:
     skipped: int  # entries at or below the cursor
     refused: Counter[str]  # entries without effect, by reason: none in a healthy platform except "stale_attempt"
     newest: dict[tuple[UUID, UUID], int]  # (tenant id, job id) -> seq
+    charged: tuple[tuple[UUID, UUID], ...] = ()  # (tenant id, job id) of new usage: caps look at their tenants
+    newest_usage: frozenset[str] = frozenset()  # each charged job's last event of each kind in the batch
 
 
 def batch_apply(batch: EventBatch, *, after: int) -> Applied:
@@ -76,6 +78,8 @@ def batch_apply(batch: EventBatch, *, after: int) -> Applied:
             skipped=len(batch.events) - len(fresh),
             refused=work.refused,
             newest={(job.tenant_id, job.pk): job.last_seq for job in work.jobs.values()},
+            charged=work.charged,
+            newest_usage=work.rows.newest_usage(),
         )
 
 
@@ -87,6 +91,7 @@ class _Ingest:
         self.events = events
         self.refused: Counter[str] = Counter()
         self.rows = ingest_rows.Rows()
+        self.charged: tuple[tuple[UUID, UUID], ...] = ()
         self.ended: set[tuple[UUID, UUID]] = set()  # (tenant, job): their holds are given back
         self.next_seq = self._reserve()
         self.jobs = {str(job.pk): job for job in Job.objects.filter(pk__in=self.next_seq).select_related("tenant")}
@@ -103,6 +108,7 @@ class _Ingest:
         ingested = self.rows.write(source=self.journal_id)
         for _, job_id in sorted(self.ended):
             hold_release(job_id=job_id)  # after its last usage was captured from it
+        self.charged = ingested.charged
         self.refused.update(refusal.code.value for refusal in ingested.refused)
 
     def _reserve(self) -> dict[str, int]:

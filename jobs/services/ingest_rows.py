@@ -74,6 +74,11 @@ class Rows:
             Job.objects.filter(pk=job_id, attempt=attempt).update(**columns)
         return ingested
 
+    def newest_usage(self) -> frozenset[str]:
+        """Ids of each job's last event of each kind: kinds are told apart by what they meter."""
+        newest = {(work.job_id, frozenset(line.meter for line in work.lines)): work.event_id for work in self.works}
+        return frozenset(newest.values())
+
     def usage(self, job: Job, event: Event, body: UsageMetered) -> None:
         """What the step cost, of any attempt: the work was done.
 

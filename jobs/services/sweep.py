@@ -21,6 +21,7 @@ from jobs.models import Job, JobAttempt
 from jobs.runtime_client import RuntimeClient, RuntimeRefused, RuntimeUnreachable
 from jobs.services.attempts import attempt_adopt, attempt_close, attempt_follow
 from jobs.services.cancel import cancel_deliver
+from jobs.services.caps import caps_sweep
 from jobs.services.dataset_import import imports_sweep
 from jobs.services.dispatch import Dispatch, job_dispatch, job_waits, jobs_ready
 from jobs.services.outbox import outbox_drain, outbox_prune
@@ -49,6 +50,7 @@ class Repaired:
     adopted: int = 0  # the runtime has the attempt after all
     requeued: int = 0  # the runtime lost the attempt
     cancels_sent: int = 0
+    capped: int = 0  # jobs at a limit that nobody had stopped
     orphans_stopped: int = 0  # attempts that ran on though their job had moved on
 
     @property
@@ -64,6 +66,7 @@ class Repaired:
 def reconcile(*, runtime: RuntimeClient) -> Repaired:
     """One sweep. A runtime that is away costs only the repairs that need it."""
     repaired = Repaired(outbox_sent=outbox_drain(), outbox_pruned=outbox_prune())
+    repaired.capped = len(caps_sweep())
     try:
         status = runtime.status()
     except (RuntimeUnreachable, RuntimeRefused) as error:
