@@ -3,8 +3,10 @@
 from typing import Any
 
 from drf_spectacular.extensions import OpenApiAuthenticationExtension
+from drf_spectacular.openapi import AutoSchema
 
 from control_plane.problems import MEDIA_TYPE
+from tenants.listing import ListView
 
 PROBLEM_SCHEMA: dict[str, Any] = {
     "type": "object",
@@ -32,6 +34,14 @@ PROBLEM_SCHEMA: dict[str, Any] = {
     "required": ["type", "title", "status", "detail", "instance", "errors", "request_id"],
 }
 _OPERATIONS = frozenset({"get", "post", "put", "patch", "delete"})
+
+
+class ApiSchema(AutoSchema):
+    """Knows our lists: pages of rows with `next` and `previous`, and the parameters `cursor` and `limit`."""
+
+    def _is_list_view(self, serializer: Any = None) -> bool:
+        is_list = isinstance(self.view, ListView) and self.method == "GET"
+        return is_list or bool(super()._is_list_view(serializer))
 
 
 class ApiKeyScheme(OpenApiAuthenticationExtension):

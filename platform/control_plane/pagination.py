@@ -22,6 +22,20 @@ class CreatedCursorPagination(CursorPagination):
         """Newest first by another time than `created_at` where the view says so."""
         return getattr(view, "newest_first", self.ordering)
 
+    def get_paginated_response_schema(self, schema: Any) -> dict[str, Any]:
+        """Links are null at both ends; OpenAPI 3.1 says so by type."""
+        link = {"type": ["string", "null"], "format": "uri"}
+        properties = {"next": link, "previous": link, "results": schema}
+        return {"type": "object", "required": list(properties), "properties": properties}
+
+    def get_schema_operation_parameters(self, view: Any) -> list[dict[str, Any]]:
+        limit = {"type": "integer", "minimum": 1, "maximum": self.max_page_size, "default": self.page_size}
+        cursor = {"type": "string", "maxLength": 500}
+        return [
+            _parameter("cursor", "Of the links in `next` and `previous`.", cursor),
+            _parameter("limit", "Rows of one page.", limit),
+        ]
+
     def decode_cursor(self, request: Any) -> Any:
         """Raises ApplicationError 422 for a cursor that no answer ever contained."""
         try:
@@ -31,6 +45,10 @@ class CreatedCursorPagination(CursorPagination):
         if cursor is not None and cursor.position is not None and not _is_moment(str(cursor.position)):
             raise _invalid()
         return cursor
+
+
+def _parameter(name: str, description: str, schema: dict[str, Any]) -> dict[str, Any]:
+    return {"name": name, "in": "query", "required": False, "description": description, "schema": schema}
 
 
 def _is_moment(text: str) -> bool:
