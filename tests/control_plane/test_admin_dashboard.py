@@ -70,13 +70,13 @@ def test_each_thing_that_is_wrong_is_said(operator: Client, healthy: RuntimeSnap
     with platform_scope():
         Job.objects.filter(pk=job.pk).update(state="failed", finished_at=timezone.now())
     make_job(story.bob)
-    OutboxMessage.objects.all().delete()
-    late = OutboxMessage.objects.create(topic=DISPATCH_JOB, key="1")
-    OutboxMessage.objects.filter(pk=late.pk).update(created_at=timezone.now() - timedelta(minutes=7))
     make_delivery(story.alice)
     make_webhook(story.charlie, failing_since=timezone.now())
     Tenant.objects.filter(pk=story.charlie.tenant.pk).update(state="paused")
     quota_set(by=olga, tenant=story.bob.tenant, resource=Resource.QUEUED_JOBS, limit=1)
+    OutboxMessage.objects.all().delete()
+    late = OutboxMessage.objects.create(topic=DISPATCH_JOB, key="1")
+    OutboxMessage.objects.filter(pk=late.pk).update(created_at=timezone.now() - timedelta(minutes=7))
     page = first_page(operator)
     for said in (
         "Reconciliation differences nobody has seen: 1.",
