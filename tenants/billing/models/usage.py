@@ -98,6 +98,7 @@ class UsageRollup(TenantOwned):
         indexes = [
             models.Index(fields=["tenant", "job_id"], name="rollup_by_job"),
             models.Index(fields=["tenant", "day"], name="rollup_by_day"),
+            models.Index(fields=["tenant", "key_id"], name="rollup_by_key"),
         ]
 
 
