@@ -1,7 +1,6 @@
 """Datasets: upload recordings, wait for their validation."""
 
 import contextlib
-import hashlib
 import json
 import tempfile
 import time
@@ -12,6 +11,7 @@ from typing import Any
 
 from joynexus_client.answers import Version
 from joynexus_client.errors import Invalid, Timeout
+from joynexus_client.sending import CHUNK_BYTES, Progress, Sending, send_in_chunks
 from joynexus_client.transport import Transport
 
 _POLL_S = 0.5
@@ -23,23 +23,48 @@ class Datasets:
     def __init__(self, transport: Transport) -> None:
         self._transport = transport
 
-    def upload(self, path: Path | str, name: str, declared: dict[str, Any] | None = None) -> Version:
+    def upload(
+        self,
+        path: Path | str,
+        name: str,
+        declared: dict[str, Any] | None = None,
+        *,
+        derived_from: str | None = None,
+        chunk_bytes: int = CHUNK_BYTES,
+        on_progress: Progress | None = None,
+    ) -> Version:
         """Send a LeRobot dataset, a folder or a zip of one, as the next version of ``name``.
 
-        ``declared`` says what the files do not: action representation, gripper convention, camera rotations.
-        Returns at once; `wait_ready` waits for the validation. Raises FileNotFoundError, Invalid.
+        ``declared`` says what the files do not: action representation, gripper convention, camera rotations;
+        ``derived_from`` is the version it was made from. What is larger than ``chunk_bytes`` is sent in chunks and
+        goes on after a lost connection; after an Unreachable, or in another process, the same call goes on where it
+        stopped. ``on_progress`` gets the bytes that arrived and those there are.
+        Returns at once; `wait_ready` waits for the validation. Raises FileNotFoundError, Invalid, Conflict.
         """
         with _archive(Path(path)) as archive:
-            headers = {
-                "Content-Type": "application/zip",
-                "Content-Length": str(archive.stat().st_size),
-                "X-Content-SHA256": _sha256(archive),
-            }
-            said = None if declared is None else json.dumps(declared)
-            version: Version = self._transport.send_file(
-                "/api/v1/datasets", lambda: archive.open("rb"), headers=headers, name=name, declared=said
-            )
+            what = Sending(archive=archive, name=name, declared=declared, derived_from=derived_from)
+            if what.size_bytes > chunk_bytes:
+                return send_in_chunks(self._transport, what, chunk_bytes=chunk_bytes, on_progress=on_progress)
+            version = self._send_whole(what)
+            if on_progress is not None:
+                on_progress(what.size_bytes, what.size_bytes)
             return version
+
+    def _send_whole(self, what: Sending) -> Version:
+        headers = {
+            "Content-Type": "application/zip",
+            "Content-Length": str(what.size_bytes),
+            "X-Content-SHA256": what.sha256,
+        }
+        version: Version = self._transport.send_file(
+            "/api/v1/datasets",
+            lambda: what.archive.open("rb"),
+            headers=headers,
+            name=what.name,
+            declared=None if what.declared is None else json.dumps(what.declared),
+            derived_from=what.derived_from,
+        )
+        return version
 
     def list(self) -> list[dict[str, Any]]:
         """Every dataset with its versions, newest first."""
@@ -95,8 +120,3 @@ def _archive(path: Path) -> Iterator[Path]:
                 if file.is_file():
                     archive.write(file, file.relative_to(path).as_posix())
         yield target
-
-
-def _sha256(path: Path) -> str:
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()

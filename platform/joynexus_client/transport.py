@@ -15,6 +15,7 @@ from joynexus_client.errors import Unreachable, api_error
 REPEATS = 5
 _PAUSE_MIN_S, _PAUSE_MAX_S = 0.25, 8.0
 _TIMEOUT_S = 30.0
+_TRANSFER_TIMEOUT_S = 600.0
 _PASSING = frozenset({429, 502, 503, 504})
 
 
@@ -48,10 +49,17 @@ class Transport:
         query = {name: value for name, value in params.items() if value is not None}
         return self._json("GET", path, params=query, timeout=_TIMEOUT_S + wait_s)
 
-    def post(self, path: str, body: Any = None, *, idempotency_key: str | None = None) -> Any:
+    def post(
+        self, path: str, body: Any = None, *, idempotency_key: str | None = None, timeout_s: float = _TIMEOUT_S
+    ) -> Any:
         """Once, however often it has to be sent: the key is made here and kept over every repeat."""
         headers = {"Idempotency-Key": idempotency_key or str(uuid.uuid4())}
-        return self._json("POST", path, json=body if body is not None else {}, headers=headers)
+        return self._json("POST", path, json=body if body is not None else {}, headers=headers, timeout=timeout_s)
+
+    def append(self, path: str, chunk: bytes, *, headers: dict[str, str]) -> Any:
+        """PATCH bytes onto what is there. A repeat of what did arrive is refused by its offset, with the right one."""
+        headers = {"Content-Type": "application/octet-stream", **headers}
+        return self._json("PATCH", path, content=chunk, headers=headers, timeout=_TRANSFER_TIMEOUT_S)
 
     def send_file(self, path: str, open_body: Callable[[], Any], *, headers: dict[str, str], **params: Any) -> Any:
         """POST a file as the body; ``open_body`` opens it anew for each repeat."""
@@ -60,7 +68,7 @@ class Transport:
 
         def send() -> httpx.Response:
             with open_body() as body:
-                return self._http.post(path, content=body, headers=headers, params=query, timeout=600)
+                return self._http.post(path, content=body, headers=headers, params=query, timeout=_TRANSFER_TIMEOUT_S)
 
         return self._repeat(send).json()
 

@@ -7,7 +7,7 @@ from datetime import datetime, timedelta
 from functools import partial
 
 from django.db import transaction
-from django.db.models import F, Model, QuerySet
+from django.db.models import F, Model, Q, QuerySet
 from django.db.models.deletion import ProtectedError
 from django.utils import timezone
 
@@ -82,15 +82,10 @@ def _retire(version: DatasetVersion) -> bool:
 def _late(now: datetime) -> QuerySet[DatasetVersion]:
     """By each dataset's own number of days."""
     kept = DatasetVersion.objects.filter(state=VersionState.READY).exclude(dataset__keep_days=None)
-    days = kept.values_list("dataset__keep_days", flat=True).order_by().distinct()
-    ids = [
-        pk
-        for keep_days in days
-        for pk in kept.filter(
-            dataset__keep_days=keep_days, sealed_at__lte=now - timedelta(days=keep_days)
-        ).values_list("pk", flat=True)
-    ]
-    return DatasetVersion.objects.filter(pk__in=ids)
+    late = Q(pk__in=())
+    for days in Dataset.objects.exclude(keep_days=None).values_list("keep_days", flat=True).order_by().distinct():
+        late |= Q(dataset__keep_days=days, sealed_at__lte=now - timedelta(days=days or 0))
+    return kept.filter(late)
 
 
 def _lock(tenant: Tenant) -> None:

@@ -183,7 +183,7 @@ def _dataset_with_next_number(tenant: Tenant, actor: Actor | None, name: str) ->
 
 
 def _audit_new(actor: Actor | None, version: DatasetVersion) -> None:
-    after = {"number": version.number, "size_bytes": version.size_bytes}
+    after: dict[str, object] = {"number": version.number, "size_bytes": version.size_bytes}
     if version.derived_from_id is not None:
         after["derived_from"] = str(version.derived_from_id)
     reason = f"recorded by job {version.recorded_from}" if version.recorded_from else ""

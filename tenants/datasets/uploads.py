@@ -165,13 +165,14 @@ def _staged(request: Any) -> StagedUpload:
     """A place for the body; what it announces is reserved before the first byte, one that announces nothing grows."""
     if request.tenant is None:
         raise ApplicationError(code="no_tenant", status=403, detail="You are not a member of any tenant.")
-    announced = str(request.META.get("CONTENT_LENGTH") or "0")
-    expected_bytes = int(announced) if announced.isdigit() else 0
-    return StagedUpload(
-        tenant=request.tenant,
-        max_bytes=settings.JOYNEXUS_UPLOAD_MAX_BYTES,
-        expected_bytes=min(expected_bytes, settings.JOYNEXUS_UPLOAD_MAX_BYTES),
-    )
+    limit = settings.JOYNEXUS_UPLOAD_MAX_BYTES
+    expected_bytes = min(_announced_bytes(request), limit)
+    return StagedUpload(tenant=request.tenant, max_bytes=limit, expected_bytes=expected_bytes)
+
+
+def _announced_bytes(request: Any) -> int:
+    announced = str(request.META.get("CONTENT_LENGTH") or "")
+    return int(announced) if announced.isdigit() else 0
 
 
 def _create(path: Path) -> IO[bytes]:
