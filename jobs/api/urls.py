@@ -2,10 +2,11 @@
 
 from django.urls import path
 
-from jobs.api import artifacts, dataset_jobs, evaluation, jobs, runtime, streams
+from jobs.api import artifacts, dataset_jobs, estimate, evaluation, jobs, runtime, streams
 
 urlpatterns = [
     path("jobs", jobs.JobListApi.as_view()),
+    path("jobs/estimate", estimate.JobEstimateApi.as_view()),
     path("jobs/<uuid:job_id>", jobs.JobApi.as_view()),
     path("jobs/<uuid:job_id>/cancel", jobs.JobCancelApi.as_view()),
     path("jobs/<uuid:job_id>/dataset-import", jobs.JobImportApi.as_view()),

@@ -31,6 +31,7 @@ class InLine(NamedTuple):
     project_id: UUID
     kind: str
     env_seats: int
+    priority: int
     reason: str
     created_at: datetime
 
@@ -87,6 +88,11 @@ def queued_counts(tenant: Tenant) -> dict[UUID, int]:
     with tenant_scope(tenant):
         rows = Job.objects.filter(state=JobState.QUEUED).order_by().values("project_id").annotate(count=Count("pk"))
         return {row["project_id"]: row["count"] for row in rows}
+
+
+def queued_total(tenant: Tenant) -> int:
+    """How many jobs of the tenant are queued."""
+    return sum(queued_counts(tenant).values())
 
 
 def quota_use(tenant: Tenant) -> Used:

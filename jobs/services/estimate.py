@@ -70,7 +70,12 @@ def hold_amount(tenant: Tenant, spec: JobSpec, start: Start) -> Decimal:
     """What is reserved for a job while it lives: what it may cost at most, else the known part of what it will."""
     if spec.budget.max_cost is not None:
         return Decimal(spec.budget.max_cost)
-    return estimate(tenant, spec, start).cost.high
+    return hold_of(spec, estimate(tenant, spec, start))
+
+
+def hold_of(spec: JobSpec, known: Estimate) -> Decimal:
+    """`hold_amount` where the estimate is known already."""
+    return known.cost.high if spec.budget.max_cost is None else Decimal(spec.budget.max_cost)
 
 
 def estimate(tenant: Tenant, spec: JobSpec, start: Start) -> Estimate:

@@ -109,15 +109,19 @@ def _place(tenant: _Scope, project: _Scope, wanted: Use) -> Wait | None:
     return None if of_tenant is None else tenant.wait_for(of_tenant, wanted)
 
 
-def line_turns(tenant: Tenant) -> Iterator[Turn]:
-    """The turns of a tenant's queued jobs, read from the rows as they are now; ``tenant`` as just read or locked."""
+def line_turns(tenant: Tenant, *, line: Iterable[InLine] | None = None) -> Iterator[Turn]:
+    """The turns of a tenant's queued jobs, read from the rows as they are now; ``tenant`` as just read or locked.
+
+    ``line``: another than the present one, to see what would be.
+    """
+    line = line_of(tenant) if line is None else line
     if tenant.state == TenantState.PAUSED:
         why = tenant.paused_reason or "ask the operators of the platform"
         wait = Wait(reason=PAUSED, message=f"Your tenant is paused: {why}.", for_all_behind=True)
-        for job in line_of(tenant):
+        for job in line:
             yield Turn(job=job, wait=wait)
         return
-    yield from turns(limits=limits_read(tenant), started=started_use(tenant), line=line_of(tenant))
+    yield from turns(limits=limits_read(tenant), started=started_use(tenant), line=line)
 
 
 def wait_of(tenant: Tenant, job_id: UUID) -> Wait | None:

@@ -13,7 +13,7 @@ PUSH, PICK = uuid.uuid4(), uuid.uuid4()
 
 
 def job(kind: str = "sft", seats: int = 0, project: uuid.UUID = PUSH) -> InLine:
-    return InLine(uuid.uuid4(), project, kind, seats, "", datetime(2026, 1, 1, tzinfo=UTC))
+    return InLine(uuid.uuid4(), project, kind, seats, 5, "", datetime(2026, 1, 1, tzinfo=UTC))
 
 
 def limits(projects: dict[uuid.UUID, dict[Resource, int]] | None = None, **tenant: int) -> Limits:
