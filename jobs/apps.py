@@ -7,8 +7,11 @@ class JobsConfig(AppConfig):
 
     def ready(self) -> None:
         from jobs import limits_changed
+        from jobs.selectors.jobs import artifact_bytes
         from jobs.selectors.line import quota_use
+        from tenants.quotas.storage import storage_counts
         from tenants.quotas.usage import count_jobs_with
 
         limits_changed.connect()
+        storage_counts(artifact_bytes)
         count_jobs_with(quota_use)

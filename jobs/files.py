@@ -18,7 +18,8 @@ def media_type_of(artifact: Artifact) -> str:
 
 
 def file_open(artifact: Artifact, *, first: int | None = None, last: int | None = None) -> ArtifactStream:
-    """The bytes, or those from ``first`` to ``last`` (both included). Raises ApplicationError 502 and 503."""
+    """The bytes, or those from ``first`` to ``last`` (both included). Raises ApplicationError 410, 502 and 503."""
+    require_kept(artifact)
     try:
         return runtime_client.connect().artifact(artifact.runtime_key, first=first, last=last)
     except RuntimeUnreachable as error:
@@ -29,7 +30,7 @@ def file_open(artifact: Artifact, *, first: int | None = None, last: int | None 
 
 
 def file_read(artifact: Artifact) -> bytes:
-    """The whole file, with the SHA-256 it was published with. Raises ApplicationError 502 and 503."""
+    """The whole file, with the SHA-256 it was published with. Raises ApplicationError 410, 502 and 503."""
     if artifact.size_bytes > READ_MAX_BYTES:
         detail = f"The file has {artifact.size_bytes} bytes; at most {READ_MAX_BYTES} are read here. Download it."
         raise ApplicationError(code="artifact_too_large", status=502, detail=detail)
@@ -48,6 +49,13 @@ def file_read(artifact: Artifact) -> bytes:
         detail = "The runtime's file is not the one that was published."
         raise ApplicationError(code="artifact_altered", status=502, detail=detail)
     return bytes(content)
+
+
+def require_kept(artifact: Artifact) -> None:
+    """Raises ApplicationError 410 for a deleted one."""
+    if artifact.deleted_at is not None:
+        detail = f"This file was deleted at {artifact.deleted_at:%Y-%m-%d %H:%M} UTC."
+        raise ApplicationError(code="artifact_deleted", status=410, detail=detail)
 
 
 def _away() -> ApplicationError:

@@ -9,6 +9,8 @@ from jobs import runtime_client
 from jobs.services.cancel import cancel_deliver
 from jobs.services.dataset_import import import_run
 from jobs.services.dispatch import job_dispatch, tenant_dispatch
+from jobs.services.removal import artifact_remove
+from jobs.services.retention import artifacts_expire
 from jobs.services.sweep import reconcile as sweep
 
 logger = logging.getLogger(__name__)
@@ -36,6 +38,19 @@ def cancel_job(job_id: str) -> None:
 def import_dataset(artifact_id: str) -> None:
     """Copy a recorded dataset from the runtime and take it in. Of several workers one claims it."""
     import_run(UUID(artifact_id), runtime=runtime_client.connect())
+
+
+@shared_task
+def delete_artifact(artifact_id: str) -> None:
+    """Have the runtime remove a deleted file."""
+    artifact_remove(UUID(artifact_id), runtime=runtime_client.connect())
+
+
+@shared_task(expires=50)
+def apply_retention() -> None:
+    """Delete files whose time is over; every minute by beat."""
+    if deleted := artifacts_expire():
+        logger.info("%d files were deleted: their retention is over", deleted)
 
 
 @shared_task(expires=10)

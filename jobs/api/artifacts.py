@@ -14,6 +14,8 @@ from jobs.api.queries import ArtifactListQuery
 from jobs.files import MEDIA_SUFFIXES
 from jobs.models import ArtifactKind
 from jobs.selectors.jobs import artifact_get, artifact_list, policy_version_list
+from jobs.services.retention import ArtifactChange, artifact_delete, artifact_keep
+from tenants.bodies import parse_body
 from tenants.listing import ListView, PageQuery, refuse_query
 from tenants.permissions import Permission
 from tenants.requests import TenantRequest
@@ -41,12 +43,28 @@ class ArtifactListApi(ListView):
 class ArtifactApi(APIView):
     """One artifact."""
 
-    permission = {"GET": Permission.JOBS_READ}
+    permission = {"GET": Permission.JOBS_READ, "PATCH": Permission.JOBS_WRITE, "DELETE": Permission.JOBS_WRITE}
 
     @extend_schema(operation_id="artifacts_get", responses=ArtifactOutput)
     def get(self, request: TenantRequest, artifact_id: UUID) -> Response:
         refuse_query(request)
         return Response(ArtifactOutput(artifact_get(request.tenant, artifact_id)).data)
+
+    @extend_schema(operation_id="artifacts_change", request=ArtifactChange, responses=ArtifactOutput)
+    def patch(self, request: TenantRequest, artifact_id: UUID) -> Response:
+        """Say how long it is kept. 410 for one that is deleted."""
+        refuse_query(request)
+        artifact_get(request.tenant, artifact_id)
+        body = parse_body(ArtifactChange, request.data)
+        artifact = artifact_keep(actor=request.actor, artifact_id=artifact_id, keep_days=body.keep_days)
+        return Response(ArtifactOutput(artifact).data)
+
+    @extend_schema(operation_id="artifacts_delete", responses={204: None})
+    def delete(self, request: TenantRequest, artifact_id: UUID) -> Response:
+        """Its bytes go, its row stays listed with `deleted_at`. 409 while a job starts from it; again is harmless."""
+        refuse_query(request)
+        artifact_delete(actor=request.actor, artifact_id=artifact_id)
+        return Response(status=204)
 
 
 class JobArtifactsApi(ListView):

@@ -10,7 +10,7 @@ from django.utils.http import content_disposition_header
 from django.utils.text import get_valid_filename
 
 from jobs.api.ranges import ByteRange, Unsatisfiable, parse_range
-from jobs.files import MEDIA_SUFFIXES, file_open, media_type_of
+from jobs.files import MEDIA_SUFFIXES, file_open, media_type_of, require_kept
 from jobs.models import Artifact
 from jobs.runtime_client import ArtifactStream
 
@@ -18,7 +18,8 @@ SHOWN_IN_PLACE = frozenset({"video/mp4", "application/json"})
 
 
 def download(artifact: Artifact, headers: Any) -> HttpResponseBase:
-    """The answer to a GET: 200, 206 with a part, 304, or 416. Raises ApplicationError 502 and 503."""
+    """The answer to a GET: 200, 206 with a part, 304, or 416. Raises ApplicationError 410, 502 and 503."""
+    require_kept(artifact)
     tag = f'"{artifact.sha256}"'
     if headers.get("If-None-Match") == tag:
         return _described(HttpResponse(status=HTTPStatus.NOT_MODIFIED), artifact, tag)

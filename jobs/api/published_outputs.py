@@ -15,7 +15,7 @@ class ArtifactOutput(serializers.ModelSerializer[Artifact]):
         model = Artifact
         fields = [
             *("id", "job", "kind", "media_type", "name", "attempt", "policy_version", "size_bytes", "sha256"),
-            *("manifest", "created_at", "download"),
+            *("manifest", "created_at", "keep_until", "deleted_at", "download"),
         ]
 
     def get_download(self, artifact: Artifact) -> str:

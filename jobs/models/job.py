@@ -61,9 +61,17 @@ class JobAttempt(TenantOwned):
     reason = models.CharField(max_length=100, blank=True)
     started_at = models.DateTimeField(auto_now_add=True)
     finished_at = models.DateTimeField(null=True)
+    checkpoints_removed_at = models.DateTimeField(null=True)  # the runtime has said that they are gone
 
     class Meta:
         constraints = [models.UniqueConstraint(fields=["job", "number"], name="one_attempt_per_number")]
+        indexes = [
+            models.Index(
+                fields=["finished_at"],
+                condition=models.Q(finished_at__isnull=False, checkpoints_removed_at=None),
+                name="checkpoints_to_remove",
+            )
+        ]
 
 
 class JobEvent(TenantOwned):

@@ -49,7 +49,22 @@ class Artifact(TenantOwned):  # type: ignore[django-manager-missing]
     manifest = models.JSONField()
     created_at = models.DateTimeField()
     keep_until = models.DateTimeField(null=True)  # retention; null: until its tenant deletes it
-    deleted_at = models.DateTimeField(null=True)  # the bytes are gone, the row stays: jobs may have begun from it
+    deleted_at = models.DateTimeField(null=True)  # the row stays: jobs may have begun from it
+    removed_at = models.DateTimeField(null=True)  # the runtime has said that the bytes are gone
+
+    class Meta:
+        indexes = [
+            models.Index(
+                fields=["keep_until"],
+                condition=models.Q(deleted_at=None, keep_until__isnull=False),
+                name="artifact_retention",
+            ),
+            models.Index(
+                fields=["deleted_at"],
+                condition=models.Q(deleted_at__isnull=False, removed_at=None),
+                name="artifact_to_remove",
+            ),
+        ]
 
 
 class ImportState(models.TextChoices):

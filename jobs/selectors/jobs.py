@@ -2,13 +2,14 @@
 
 from uuid import UUID
 
-from django.db.models import QuerySet
+from django.db.models import QuerySet, Sum
 
 from jobs.models import Artifact, Job, PolicyVersion
 from tenants.access import access_row
 from tenants.identity import memberships_of
 from tenants.models import Tenant, User
 from tenants.permissions import Permission, permissions_of
+from tenants.quotas.storage import Stored
 from tenants.scope import project_in_scope, tenant_scope
 
 
@@ -69,6 +70,13 @@ def artifact_get(tenant: Tenant, artifact_id: UUID) -> Artifact:
     """One artifact. Raises the same 404 for a missing and for a foreign one."""
     with tenant_scope(tenant):
         return access_row(_artifacts().select_related("job"), "artifact", pk=artifact_id)
+
+
+def artifact_bytes(tenant: Tenant) -> Stored:
+    """What the tenant's published files take: those that are not deleted."""
+    with tenant_scope(tenant):
+        total = Artifact.objects.filter(deleted_at=None).aggregate(total=Sum("size_bytes"))["total"]
+    return Stored(used_bytes=total or 0)
 
 
 def policy_version_list(tenant: Tenant, job_id: UUID) -> QuerySet[PolicyVersion]:

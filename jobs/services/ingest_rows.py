@@ -2,7 +2,7 @@
 
 import logging
 import math
-from collections import defaultdict
+from collections import Counter, defaultdict
 from datetime import UTC, datetime, timedelta
 from typing import Any, TypeVar
 from uuid import UUID
@@ -19,6 +19,8 @@ from gpu_runtime.protocol.messages import (
 from jobs.models import Artifact, ArtifactKind, DeviceSpan, Job, JobEvent, MetricPoint, PolicyVersion
 from jobs.services.dataset_import import imports_request
 from tenants.billing.batches import Ingested, MeteredWork, usage_ingest_batch
+from tenants.models import Tenant
+from tenants.quotas.storage import storage_add
 
 logger = logging.getLogger(__name__)
 
@@ -63,6 +65,7 @@ class Rows:
 
         Returns what became of the usage events: which were refused and why, and which jobs they were charged to.
         """
+        self._count_stored()  # before the locks of billing
         ingested = usage_ingest_batch(self.works, source=source)
         JobEvent.objects.bulk_create(self.events, batch_size=_BATCH)
         MetricPoint.objects.bulk_create(self.points, ignore_conflicts=True, batch_size=_BATCH)
@@ -73,6 +76,18 @@ class Rows:
         for (job_id, attempt), columns in self.progressed.items():
             Job.objects.filter(pk=job_id, attempt=attempt).update(**columns)
         return ingested
+
+    def _count_stored(self) -> None:
+        """Files that are told of for the first time take storage; tenants in the order of their locks."""
+        keys = [row.runtime_key for row in self.artifacts]
+        if not keys:
+            return
+        known = set(Artifact.objects.filter(runtime_key__in=keys).values_list("runtime_key", flat=True))
+        stored: Counter[UUID] = Counter()
+        for row in {row.runtime_key: row for row in self.artifacts if row.runtime_key not in known}.values():
+            stored[row.tenant_id] += row.size_bytes
+        for tenant in Tenant.objects.filter(pk__in=stored).order_by("pk"):
+            storage_add(tenant, stored[tenant.pk])
 
     def newest_usage(self) -> frozenset[str]:
         """Ids of each job's last event of each kind: kinds are told apart by what they meter."""

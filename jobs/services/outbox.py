@@ -12,8 +12,9 @@ from jobs.models import OutboxMessage
 logger = logging.getLogger(__name__)
 
 DISPATCH_JOB, DISPATCH_TENANT = "dispatch_job", "dispatch_tenant"
-CANCEL_JOB, IMPORT_DATASET = "cancel_job", "import_dataset"
-TASK_OF_TOPIC = {topic: f"jobs.tasks.{topic}" for topic in (DISPATCH_JOB, DISPATCH_TENANT, CANCEL_JOB, IMPORT_DATASET)}
+CANCEL_JOB, IMPORT_DATASET, DELETE_ARTIFACT = "cancel_job", "import_dataset", "delete_artifact"
+TOPICS = (DISPATCH_JOB, DISPATCH_TENANT, CANCEL_JOB, IMPORT_DATASET, DELETE_ARTIFACT)
+TASK_OF_TOPIC = {topic: f"jobs.tasks.{topic}" for topic in TOPICS}
 _KEEP_SENT = timedelta(days=7)
 
 

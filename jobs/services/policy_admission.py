@@ -42,6 +42,9 @@ def _adapter(tenant: Tenant, artifact_id: str) -> tuple[Artifact, AdapterFacts]:
     if artifact.kind != ArtifactKind.ADAPTER:
         detail = f"Artifact {artifact_id!r} is a {artifact.kind}. Allowed: an artifact of kind {ArtifactKind.ADAPTER}."
         raise _policy_refused("artifact_not_adapter", detail)
+    if artifact.deleted_at is not None:
+        detail = f"Artifact {artifact_id!r} was deleted. Allowed: an adapter whose file is kept."
+        raise _policy_refused("artifact_deleted", detail)
     try:
         return artifact, AdapterFacts.model_validate(artifact.manifest)
     except ValidationError as error:

@@ -25,6 +25,7 @@ from jobs.services.caps import caps_sweep
 from jobs.services.dataset_import import imports_sweep
 from jobs.services.dispatch import Dispatch, job_dispatch, job_waits, jobs_ready
 from jobs.services.outbox import outbox_drain, outbox_prune
+from jobs.services.removal import removals_sweep
 from jobs.services.transition import job_transition
 from jobs.states import ATTEMPT_STATE_OF_WORKLOAD, ATTEMPT_TERMINAL, TERMINAL, AttemptState, JobState
 from tenants.datasets.services import sweep_unvalidated
@@ -50,6 +51,7 @@ class Repaired:
     adopted: int = 0  # the runtime has the attempt after all
     requeued: int = 0  # the runtime lost the attempt
     cancels_sent: int = 0
+    removed: int = 0  # deleted files and old checkpoints that the runtime has let go of now
     capped: int = 0  # jobs at a limit that nobody had stopped
     orphans_stopped: int = 0  # attempts that ran on though their job had moved on
 
@@ -75,6 +77,7 @@ def reconcile(*, runtime: RuntimeClient) -> Repaired:
             job_waits(job_id, reason="runtime_unreachable", message=str(error))
     else:
         _with_runtime(runtime, status, repaired, deadline_s=monotonic() + _BUDGET_S)
+        repaired.removed = removals_sweep(runtime=runtime)
     repaired.validations_sent = sweep_unvalidated()
     repaired.imports_sent = imports_sweep()
     return repaired

@@ -184,6 +184,7 @@ CELERY_TASK_ROUTES = {"tenants.webhooks.tasks.deliver": {"queue": "webhooks"}}
 CELERY_BEAT_SCHEDULE_FILENAME = str(STATE_DIR / "celerybeat-schedule")
 CELERY_BEAT_SCHEDULE = {
     "reconcile": {"task": "jobs.tasks.reconcile", "schedule": 5.0},
+    "expire_artifacts": {"task": "jobs.tasks.apply_retention", "schedule": 60.0},
     "purge_idempotency": {"task": "tenants.tasks.purge_idempotency", "schedule": 3600.0},
     "sweep_webhooks": {"task": "tenants.webhooks.tasks.sweep", "schedule": 5.0},
     "prune_webhooks": {"task": "tenants.webhooks.tasks.prune", "schedule": 3600.0},
