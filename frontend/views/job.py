@@ -62,7 +62,7 @@ def job_page(request: PageRequest, job_id: UUID) -> HttpResponse:
 def job_cancel_page(request: PageRequest, job_id: UUID) -> HttpResponse:
     """Ask the job to stop, then show it: a job that has just ended is shown as it ended."""
     try:
-        job_cancel(tenant=request.tenant, job_id=job_id)
+        job_cancel(tenant=request.tenant, job_id=job_id, by=request.actor)
     except ApplicationError as error:
         if error.status != 409:
             raise
@@ -74,7 +74,7 @@ def job_cancel_page(request: PageRequest, job_id: UUID) -> HttpResponse:
 def job_import_page(request: PageRequest, job_id: UUID) -> HttpResponse:
     """Have the job's recording taken in again, then show the job."""
     try:
-        import_retry(tenant=request.tenant, job_id=job_id)
+        import_retry(tenant=request.tenant, job_id=job_id, by=request.actor)
     except ApplicationError as error:
         if error.status != 409:
             raise

@@ -83,7 +83,7 @@ class JobCancelApi(APIView):
         """Ask a job to stop; repeating is harmless. 409 if it has already succeeded or failed."""
         refuse_query(request)
         parse_body(NoQuery, request.data or {})
-        return Response(_detail(job_cancel(tenant=request.tenant, job_id=job_id)), status=202)
+        return Response(_detail(job_cancel(tenant=request.tenant, job_id=job_id, by=request.actor)), status=202)
 
 
 class JobImportApi(APIView):
@@ -96,7 +96,7 @@ class JobImportApi(APIView):
         """Try an import anew that was given up; repeating is harmless. 409 if the job has published no dataset."""
         refuse_query(request)
         parse_body(NoQuery, request.data or {})
-        return Response(_detail(import_retry(tenant=request.tenant, job_id=job_id)), status=202)
+        return Response(_detail(import_retry(tenant=request.tenant, job_id=job_id, by=request.actor)), status=202)
 
 
 def _detail(job: Job) -> dict[str, object]:

@@ -22,7 +22,8 @@ from jobs.services.transition import job_transition
 from jobs.states import AttemptState, JobState
 from tenants.audit.services import audit
 from tenants.errors import ApplicationError
-from tenants.models import Tenant
+from tenants.identity import Actor
+from tenants.models import Tenant, User
 from tenants.scope import platform_scope, tenant_scope
 
 logger = logging.getLogger(__name__)
@@ -31,28 +32,31 @@ REASON = "cancelled_by_user"
 _MAY_BE_CANCELLING = frozenset({JobState.STARTING, JobState.RUNNING})
 
 
-def job_cancel(*, tenant: Tenant, job_id: UUID) -> Job:
+def job_cancel(*, tenant: Tenant, job_id: UUID, by: Actor | User | None = None) -> Job:
     """Ask a job to stop. Again is harmless; a job that succeeded or failed answers 409.
 
-    Raises ApplicationError 404 for a missing and for a foreign job.
+    ``by``: a member, a key or an operator; None: the platform itself. Raises ApplicationError 404 for a missing and
+    for a foreign job.
     """
     with tenant_scope(tenant):
         for _ in range(3):  # each failed compare-and-swap means that the job moved on; its path is short
             job = job_get(tenant, job_id)
-            if job.state in {JobState.CANCELLING, JobState.CANCELLED} or _ask(job):
+            if job.state in {JobState.CANCELLING, JobState.CANCELLED} or _ask(job, by):
                 return job
         raise ApplicationError(code="job_finished", status=409, detail=f"The job has already {job.state}.")
 
 
 @transaction.atomic
-def _ask(job: Job) -> bool:
+def _ask(job: Job, by: Actor | User | None) -> bool:
     """Queued -> cancelled, or started -> cancelling with the message to the runtime; False if neither holds now."""
-    if job_transition(job, to=JobState.CANCELLED, sources=frozenset({JobState.QUEUED}), reason=REASON):
-        return True
-    if job_transition(job, to=JobState.CANCELLING, sources=_MAY_BE_CANCELLING, reason=REASON):
+    before = {"state": str(job.state)}
+    if not job_transition(job, to=JobState.CANCELLED, sources=frozenset({JobState.QUEUED}), reason=REASON):
+        if not job_transition(job, to=JobState.CANCELLING, sources=_MAY_BE_CANCELLING, reason=REASON):
+            return False
         outbox_add(topic=CANCEL_JOB, key=str(job.pk))
-        return True
-    return False
+    after = {"state": str(job.state)}
+    audit(by=by, verb="job.cancelled", target=job, tenant=job.tenant, name=job.name, before=before, after=after)
+    return True
 
 
 @transaction.atomic

@@ -10,13 +10,15 @@ from jobs.selectors.jobs import job_get
 from jobs.services.dataset_import import TRIES_MAX
 from jobs.services.outbox import IMPORT_DATASET, outbox_add
 from jobs.services.transition import job_log
+from tenants.audit.services import audit
 from tenants.errors import ApplicationError
-from tenants.models import Tenant
+from tenants.identity import Actor
+from tenants.models import Tenant, User
 from tenants.scope import tenant_scope
 
 
 @transaction.atomic
-def import_retry(*, tenant: Tenant, job_id: UUID) -> Job:
+def import_retry(*, tenant: Tenant, job_id: UUID, by: Actor | User | None = None) -> Job:
     """A full round of tries more for an import that failed; one that goes on, or is done, is left as it is.
 
     Raises ApplicationError 404 for a missing and for a foreign job, 409 where the job has published no dataset.
@@ -31,6 +33,7 @@ def import_retry(*, tenant: Tenant, job_id: UUID) -> Job:
         if failed.update(state=ImportState.WAITING, claimed_until=None, attempts=_next_round(row.attempts)):
             job_log(job, level="info", message="Taking in the recorded episodes is tried again on request.")
             outbox_add(topic=IMPORT_DATASET, key=str(row.artifact_id))
+            audit(by=by, verb="job.import_retried", target=job, tenant=tenant, name=job.name)
         return job
 
 

@@ -16,6 +16,7 @@ from jobs.services.spending import spending_refusals
 from jobs.services.start import Start
 from jobs.services.transition import job_told
 from jobs.states import JobState
+from tenants.audit.services import audit
 from tenants.billing.holds import hold_place
 from tenants.bodies import parse_body
 from tenants.identity import Actor
@@ -47,6 +48,8 @@ def job_submit(*, tenant: Tenant, actor: Actor | None, spec: Any) -> Job:
             raise refusal
         job = _insert(wanted, start, tenant=tenant, project=project, actor=actor)
         hold_place(tenant=tenant, job_id=job.pk, project_id=project.pk, key_id=key.pk if key else None, amount=amount)
+        after = {"kind": job.kind, "project": project.slug, "priority": job.priority}
+        audit(by=actor, verb="job.submitted", target=job, tenant=tenant, name=job.name, after=after)
         job_told(job, occurred_at=timezone.now())
         outbox_add(topic=DISPATCH_JOB, key=str(job.pk))
         return job
