@@ -16,7 +16,7 @@ class FieldError:
 class ApplicationError(Exception):
     """A refusal with a stable ``code``, an HTTP ``status`` and a sentence the user can act on.
 
-    ``retry_after_s``: the same request may succeed that much later.
+    ``headers`` of the answer, for example Retry-After where the same request may succeed later.
     """
 
     code: str
@@ -24,7 +24,7 @@ class ApplicationError(Exception):
     status: int = 400
     errors: tuple[FieldError, ...] = ()
     extra: dict[str, object] = field(default_factory=dict)
-    retry_after_s: int | None = None
+    headers: dict[str, str] = field(default_factory=dict)
 
     def __str__(self) -> str:
         return f"{self.code}: {self.detail}"

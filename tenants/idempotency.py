@@ -20,7 +20,7 @@ from tenants.requests import TenantRequest
 
 KEPT_FOR = timedelta(hours=24)
 CLAIM_TTL = timedelta(minutes=2)  # longer than a handler takes; a claim left behind by a killed process ends then
-_RETRY_AFTER_S = 1
+_RETRY_AFTER_S = "1"
 _KEY_LENGTH_MAX = 200
 KEY_PARAMETER = OpenApiParameter(
     "Idempotency-Key", str, OpenApiParameter.HEADER, required=True, description="Fresh per request, e.g. a UUID."
@@ -134,7 +134,7 @@ def _under_way() -> ApplicationError:
         code="request_in_progress",
         status=409,
         detail="A request with this Idempotency-Key is under way; repeat it to get its answer.",
-        retry_after_s=_RETRY_AFTER_S,
+        headers={"Retry-After": _RETRY_AFTER_S},
     )
 
 

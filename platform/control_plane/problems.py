@@ -56,9 +56,7 @@ def problem_handler(exc: Exception, context: dict[str, Any]) -> Response | None:
         errors=refused.errors,
         extra=refused.extra,
     )
-    response = Response(body, status=refused.status, content_type=MEDIA_TYPE)
-    if refused.retry_after_s is not None:
-        response["Retry-After"] = str(refused.retry_after_s)
+    response = Response(body, status=refused.status, content_type=MEDIA_TYPE, headers=refused.headers)
     if isinstance(exc, exceptions.APIException):
         if challenge := getattr(exc, "auth_header", None):
             response["WWW-Authenticate"] = challenge

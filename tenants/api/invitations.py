@@ -28,7 +28,7 @@ class InvitationInput(Message):
 
 
 class InvitationOutput(serializers.ModelSerializer[Invitation]):
-    invited_by = serializers.EmailField(source="invited_by.email", default=None)
+    invited_by = serializers.EmailField(source="invited_by.email", default=None, allow_null=True)
     role = serializers.ChoiceField(ROLES)
 
     class Meta:

@@ -42,7 +42,7 @@ class KeyInput(Message):
 
 
 class KeyOutput(serializers.ModelSerializer[ApiKey]):
-    created_by = serializers.EmailField(source="created_by.email", default=None)
+    created_by = serializers.EmailField(source="created_by.email", default=None, allow_null=True)
     role = serializers.ChoiceField(ROLES)
     scopes = serializers.ListField(child=serializers.ChoiceField(PERMISSIONS))
     project = serializers.CharField(source="project.slug", default=None, allow_null=True)

@@ -37,7 +37,7 @@ class ProjectNameInput(Message):
 
 
 class ProjectOutput(serializers.ModelSerializer[Project]):
-    created_by = serializers.EmailField(source="created_by.email", default=None)
+    created_by = serializers.EmailField(source="created_by.email", default=None, allow_null=True)
 
     class Meta:
         model = Project

@@ -3,6 +3,8 @@
 from datetime import UTC, datetime
 from typing import Annotated, Literal, get_args
 
+from django.core.exceptions import ValidationError
+from django.core.validators import validate_email
 from pydantic import AfterValidator, AwareDatetime, Field
 
 from tenants.models import Role
@@ -13,7 +15,17 @@ ROLES = [(role, role) for role in Role.values]
 PERMISSIONS = [(permission.value, permission.value) for permission in Permission]
 assert set(get_args(RoleName)) == set(Role.values)
 
-EmailText = Annotated[str, Field(min_length=3, max_length=254, pattern=r"^[^@\s]+@[^@\s]+$")]
+
+def _mailable(text: str) -> str:
+    """An address that mail can be sent to. Raises ValueError."""
+    try:
+        validate_email(text)
+    except ValidationError:
+        raise ValueError("expected an e-mail address like alice@example.org") from None
+    return text
+
+
+EmailText = Annotated[str, Field(min_length=3, max_length=254), AfterValidator(_mailable)]
 
 
 def _in_utc(moment: datetime) -> datetime:
