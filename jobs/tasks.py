@@ -9,6 +9,7 @@ from jobs import runtime_client
 from jobs.services.cancel import cancel_deliver
 from jobs.services.dataset_import import import_run
 from jobs.services.dispatch import job_dispatch, tenant_dispatch
+from jobs.services.reconcile import reconcile_billing
 from jobs.services.removal import artifact_remove
 from jobs.services.retention import artifacts_expire
 from jobs.services.sweep import reconcile as sweep
@@ -59,3 +60,19 @@ def reconcile() -> None:
     repaired = sweep(runtime=runtime_client.connect())
     if repaired.anything:
         logger.info("reconcile: %s", repaired)
+
+
+@shared_task(
+    name="jobs.tasks.reconcile_books",
+    acks_late=False,
+    reject_on_worker_lost=False,
+    soft_time_limit=7000,
+    time_limit=7200,
+)
+def reconcile_books() -> int:
+    """Compare measured, metered, rated, booked and billed; nightly by beat. Returns how many differences.
+
+    It may take longer than a message is waited for, so it is acknowledged first: a lost run is started again the next
+    night, or by an operator.
+    """
+    return reconcile_billing().difference_count

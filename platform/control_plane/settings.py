@@ -188,6 +188,7 @@ CELERY_BEAT_SCHEDULE = {
     "purge_idempotency": {"task": "tenants.tasks.purge_idempotency", "schedule": 3600.0},
     "sweep_webhooks": {"task": "tenants.webhooks.tasks.sweep", "schedule": 5.0},
     "prune_webhooks": {"task": "tenants.webhooks.tasks.prune", "schedule": 3600.0},
+    "reconcile_books": {"task": "jobs.tasks.reconcile_books", "schedule": crontab(hour="3", minute="17")},
     "invoices_close": {"task": "tenants.billing.tasks.invoices_close", "schedule": 3600.0},
     "sweep_storage": {"task": "tenants.datasets.tasks.sweep_storage", "schedule": 3600.0},
     "sweep_transfers": {"task": "tenants.datasets.tasks.sweep_transfers", "schedule": 300.0},
