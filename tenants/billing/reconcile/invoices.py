@@ -119,8 +119,8 @@ def numbers_have_no_gap() -> Comparison:
     books = Comparison()
     used: dict[int, list[int]] = {}
     for number in Invoice.objects.exclude(number=None).values_list("number", flat=True):
-        year, _, place = str(number).partition("-")
-        used.setdefault(int(year), []).append(int(place))
+        of_year, _, place = str(number).partition("-")
+        used.setdefault(int(of_year), []).append(int(place))
     last = dict(InvoiceSequence.objects.values_list("year", "last"))
     for year in sorted({*used, *last}):
         missing = sorted({*range(1, last.get(year, 0) + 1)} ^ set(used.get(year, ())))
