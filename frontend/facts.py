@@ -64,6 +64,12 @@ def job_facts(job: Job) -> tuple[Fact, ...]:
         told.append(Fact(label="Dataset", text=f"{name}, {detail}"))
     told.append(Fact(label="Base model", text=job.base_model))
     told.append(Fact(label="Action head", text=job.head))
+    told += [Fact(label="Project", text=job.project.name), Fact(label="Priority", text=str(job.priority))]
+    budget = job.spec.get("budget") or {}
+    if budget.get("max_cost") is not None:
+        told.append(Fact(label="Costs at most", text=f"{budget['max_cost']} {job.tenant.currency}"))
+    if budget.get("max_compute_s") is not None:
+        told.append(Fact(label="Computes at most", text=f"{budget['max_compute_s']} s"))
     return tuple(told)
 
 

@@ -19,6 +19,7 @@ from frontend.videos import OUTCOMES, Wish, gallery
 from frontend.views.page import frame, page
 from jobs.models import Artifact, Job
 from jobs.selectors.jobs import job_get
+from jobs.selectors.line import queue_places
 from jobs.selectors.runtime import runtime_report
 from jobs.selectors.shares import compute_share
 from jobs.selectors.stream import latest_events
@@ -44,6 +45,7 @@ def job_page(request: PageRequest, job_id: UUID) -> HttpResponse:
     context = frame(request, "jobs") | {
         "job": job,
         "subject": subject_of(job),
+        "place": queue_places(job.tenant_id, [job]).get(job.pk),
         "cost": job_cost(request.tenant, job.pk),
         "share": compute_share(request.tenant, job),
         "board": board,

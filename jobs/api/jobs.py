@@ -30,13 +30,22 @@ class JobListApi(ListView):
     query = JobListQuery
 
     def rows(self, request: TenantRequest, query: JobListQuery):
-        return job_list(request.tenant, state=query.state or "", kind=query.kind or "", query=query.q)
+        return job_list(
+            request.tenant,
+            state=query.state or "",
+            kind=query.kind or "",
+            query=query.q,
+            project=query.project,
+            priority=query.priority,
+        )
 
     @extend_schema(
         operation_id="jobs_list",
         parameters=[
             OpenApiParameter("state", str, enum=[state.value for state in JobState]),
             OpenApiParameter("kind", str, enum=list(JOB_KINDS)),
+            OpenApiParameter("project", str, description="Slug of a project."),
+            OpenApiParameter("priority", int, description="0 to 9."),
             OpenApiParameter("q", str, description="Part of the name."),
         ],
     )

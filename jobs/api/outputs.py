@@ -1,6 +1,7 @@
 """What the jobs API answers of jobs, their events and curves, as serializers: the forms and their OpenAPI."""
 
 from typing import Any
+from uuid import UUID
 
 from drf_spectacular.utils import extend_schema_field
 from pydantic import RootModel
@@ -10,6 +11,7 @@ from gpu_runtime.protocol.job_specs import JobSpec
 from jobs.models import Artifact, DatasetImport, ImportState, Job, JobAttempt
 from jobs.selectors.imports import import_of_job
 from jobs.selectors.jobs import environments_of
+from jobs.selectors.line import QueuePlace, queue_places
 from jobs.selectors.shares import compute_share
 from tenants.billing.selectors import job_cost
 from tenants.datasets.selectors import versions_recorded_from
@@ -36,9 +38,38 @@ class PolicyRefOutput(serializers.ModelSerializer[Artifact]):
         fields = ["artifact_id", "name", "policy_version", "job_id", "job_name"]
 
 
+class JobListOutput(serializers.ListSerializer[Job]):
+    """Several jobs of one tenant: their places in line are found in one query."""
+
+    def to_representation(self, data: Any) -> Any:
+        jobs = list(data)
+        if jobs and isinstance(self.child, JobOutput):
+            self.child.places = queue_places(jobs[0].tenant_id, jobs)
+        return super().to_representation(jobs)
+
+
+class QueueOutput(serializers.Serializer[Any]):
+    """Why a job waits and how many of the tenant's jobs are before it; the first one has position 1."""
+
+    reason = serializers.CharField(allow_blank=True, help_text="For example quota_running_jobs; empty: starts soon.")
+    position = serializers.IntegerField()
+    of = serializers.IntegerField()
+
+
+class BudgetOutput(serializers.Serializer[Any]):
+    """Where the job ends, whatever it has still to do. Null: no such limit of its own."""
+
+    max_cost = serializers.CharField(allow_null=True)
+    max_compute_s = serializers.IntegerField(allow_null=True)
+
+
 class JobOutput(serializers.ModelSerializer[Job]):
     """A job in a list. ``dataset`` is of kind sft, ``policy`` and ``environments`` of every other kind."""
 
+    places: dict[UUID, QueuePlace] | None = None  # those of a whole list, if it was asked for
+    project = serializers.CharField(source="project.slug", help_text="Its slug.")
+    budget = serializers.SerializerMethodField()
+    queue = serializers.SerializerMethodField(help_text="Null unless the job is queued.")
     dataset = DatasetRefOutput(source="dataset_version", allow_null=True)
     policy = PolicyRefOutput(allow_null=True)
     environments = serializers.SerializerMethodField(help_text="Ids of the simulated tasks.")
@@ -47,13 +78,27 @@ class JobOutput(serializers.ModelSerializer[Job]):
     class Meta:
         model = Job
         fields = [
-            *("id", "kind", "name", "state", "reason", "message", "base_model", "head", "dataset", "policy"),
+            *("id", "kind", "name", "project", "priority", "state", "reason", "message", "queue", "budget"),
+            *("base_model", "head", "dataset", "policy"),
             *("environments", "attempt", "step", "total_steps", "last_seq", "created_by", "created_at", "started_at"),
             "finished_at",
         ]
+        list_serializer_class = JobListOutput
 
     def get_environments(self, job: Job) -> list[str]:
         return environments_of(job)
+
+    @extend_schema_field(BudgetOutput)
+    def get_budget(self, job: Job) -> dict[str, Any]:
+        """A job of an earlier release has none."""
+        budget = job.spec.get("budget") or {}
+        return {"max_cost": budget.get("max_cost"), "max_compute_s": budget.get("max_compute_s")}
+
+    @extend_schema_field(QueueOutput(allow_null=True))
+    def get_queue(self, job: Job) -> dict[str, Any] | None:
+        places = queue_places(job.tenant_id, [job]) if self.places is None else self.places
+        place = places.get(job.pk)
+        return None if place is None else dict(QueueOutput(place).data)
 
 
 class AttemptOutput(serializers.ModelSerializer[JobAttempt]):

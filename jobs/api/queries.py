@@ -21,6 +21,8 @@ class JobListQuery(PageQuery):
 
     state: JobState | None = None
     kind: JobKind | None = None
+    project: Annotated[str, Field(max_length=50, description="Slug of a project.")] = ""
+    priority: Annotated[int | None, Field(ge=0, le=9)] = None
     q: Annotated[str, Field(max_length=200, description="Part of the name.")] = ""
 
 

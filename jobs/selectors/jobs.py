@@ -13,13 +13,21 @@ from tenants.quotas.storage import Stored
 from tenants.scope import project_in_scope, tenant_scope
 
 
-def job_list(tenant: Tenant, *, state: str = "", kind: str = "", query: str = "") -> QuerySet[Job]:
-    """Newest first. ``query`` is searched in the name, without regard to case.
+def job_list(
+    tenant: Tenant,
+    *,
+    state: str = "",
+    kind: str = "",
+    query: str = "",
+    project: str = "",
+    priority: int | None = None,
+) -> QuerySet[Job]:
+    """Newest first. ``query`` is searched in the name, without regard to case; ``project`` is a slug.
 
     For a key bound to a project, jobs of other projects do not exist.
     """
     with tenant_scope(tenant):
-        jobs = Job.objects.select_related("dataset_version__dataset", "policy__job", "created_by")
+        jobs = Job.objects.select_related("project", "dataset_version__dataset", "policy__job", "created_by")
         jobs = jobs.defer("policy__manifest", "policy__job__spec").order_by("-created_at", "-pk")
     if (project_id := project_in_scope()) is not None:
         jobs = jobs.filter(project_id=project_id)
@@ -27,6 +35,10 @@ def job_list(tenant: Tenant, *, state: str = "", kind: str = "", query: str = ""
         jobs = jobs.filter(state=state)
     if kind:
         jobs = jobs.filter(kind=kind)
+    if project:
+        jobs = jobs.filter(project__slug=project)
+    if priority is not None:
+        jobs = jobs.filter(priority=priority)
     return jobs.filter(name__icontains=query) if query else jobs
 
 

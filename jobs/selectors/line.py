@@ -14,7 +14,7 @@ from jobs.states import LIVE, JobState
 from tenants.models import Tenant
 from tenants.quotas.models import Resource
 from tenants.quotas.usage import Used
-from tenants.scope import tenant_scope
+from tenants.scope import platform_scope, tenant_scope
 
 ORDER = ("-priority", "created_at", "pk")
 STARTED = LIVE - {JobState.QUEUED}
@@ -107,14 +107,14 @@ def quota_use(tenant: Tenant) -> Used:
     return used
 
 
-def queue_places(tenant: Tenant, jobs: Collection[Job]) -> dict[UUID, QueuePlace]:
-    """The places of those of ``jobs`` that are queued, in one query; none if none is."""
+def queue_places(tenant_id: UUID, jobs: Collection[Job]) -> dict[UUID, QueuePlace]:
+    """The places of those of a tenant's ``jobs`` that are queued, in one query; none if none is."""
     reasons = {job.pk: job.reason for job in jobs if job.state == JobState.QUEUED}
     if not reasons:
         return {}
-    with tenant_scope(tenant):
-        line = Job.objects.filter(state=JobState.QUEUED).order_by(*ORDER).values_list("pk", flat=True)
-        keys = list(line)
+    with platform_scope():
+        line = Job.objects.filter(tenant_id=tenant_id, state=JobState.QUEUED).order_by(*ORDER)
+        keys = list(line.values_list("pk", flat=True))
     return {
         key: QueuePlace(reason=reasons[key], position=place, of=len(keys))
         for place, key in enumerate(keys, start=1)

@@ -84,6 +84,7 @@ function showJob() {
   setText("[data-step]", String(job.step));
   setText("[data-total]", String(job.total_steps));
   setText("[data-reason]", job.message || job.reason || "no remarks");
+  document.querySelector("[data-place]")?.toggleAttribute("hidden", job.state !== "queued");
   if (job.cost) showCost(job.cost, page.words);
   if (job.compute_share !== undefined && job.compute_share !== null) setText("[data-share]", `${(job.compute_share * 100).toFixed(1)}\u00a0%`);
 }
