@@ -17,6 +17,8 @@ from gpu_runtime.protocol.schema import DatasetSummary
 from jobs.models import Job, JobAttempt
 from jobs.runtime_client import RuntimeClient, RuntimeRefused, RuntimeUnreachable
 from jobs.services.attempts import attempt_close, attempt_follow
+from jobs.services.cancel import cancel_deliver
+from jobs.services.drain import DRAINING, drained_for
 from jobs.services.places import Wait, line_turns, wait_of
 from jobs.services.transition import job_note, job_transition
 from jobs.states import ATTEMPT_STATE_OF_WORKLOAD, AttemptState, JobState
@@ -57,6 +59,9 @@ def job_dispatch(job_id: UUID, *, runtime: RuntimeClient, status: RuntimeStatus 
     if not status.accepting:
         reason = status.reason or "runtime_not_accepting"
         job_note(job, reason=reason, message="The GPU runtime takes no new work; the job starts when it does.")
+        return Dispatch.WAITING
+    if (why := drained_for(job.kind, status)) is not None:
+        job_note(job, reason=DRAINING, message=why)
         return Dispatch.WAITING
     if job.attempt - job.attempts_forgiven >= ATTEMPTS_MAX:
         message = f"The runtime lost this job {ATTEMPTS_MAX} times in a row; that is the limit."
@@ -166,7 +171,9 @@ def _give_back(job: Job, attempt_state: AttemptState, reason: str, message: str)
     starting = frozenset({JobState.STARTING})
     moved = job_transition(job, to=JobState.QUEUED, sources=starting, reason=reason, message=message, lease_until=None)
     if moved is None:  # cancelled meanwhile, and nobody runs it
-        job_transition(job, to=JobState.CANCELLED, reason="cancelled_by_user")
+        with platform_scope():
+            why = Job.objects.values("reason", "message").get(pk=job.pk)
+        job_transition(job, to=JobState.CANCELLED, **why)
         return Dispatch.NOT_QUEUED
     return Dispatch.WAITING
 
@@ -177,10 +184,7 @@ def _accepted(job: Job, answer: WorkloadStatus, runtime: RuntimeClient) -> Dispa
         Job.objects.filter(pk=job.pk, attempt=job.attempt, state=JobState.STARTING).update(lease_until=None)
         state = Job.objects.values_list("state", flat=True).get(pk=job.pk)
     if state == JobState.CANCELLING:  # asked while the submit was on its way: the runtime could not know it then
-        try:
-            runtime.cancel(str(job.pk), job.attempt)
-        except (RuntimeUnreachable, RuntimeRefused) as error:
-            logger.info("job %s: cancel after submit failed, the sweep repeats it: %s", job.pk, error)
+        cancel_deliver(job.pk, runtime=runtime)
     return Dispatch.ACCEPTED
 
 
