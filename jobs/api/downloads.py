@@ -13,22 +13,18 @@ from jobs.api.ranges import ByteRange, Unsatisfiable, parse_range
 from jobs.files import MEDIA_SUFFIXES, file_open, media_type_of, require_kept
 from jobs.models import Artifact
 from jobs.runtime_client import ArtifactStream
+from tenants.errors import ApplicationError
 
 SHOWN_IN_PLACE = frozenset({"video/mp4", "application/json"})
 
 
 def download(artifact: Artifact, headers: Any) -> HttpResponseBase:
-    """The answer to a GET: 200, 206 with a part, 304, or 416. Raises ApplicationError 410, 502 and 503."""
+    """The answer to a GET: 200, 206 with a part or 304. Raises ApplicationError 410, 416, 502 and 503."""
     require_kept(artifact)
     tag = f'"{artifact.sha256}"'
     if headers.get("If-None-Match") == tag:
         return _described(HttpResponse(status=HTTPStatus.NOT_MODIFIED), artifact, tag)
-    try:
-        part = _part(artifact, headers, tag)
-    except Unsatisfiable:
-        refusal = HttpResponse(status=HTTPStatus.REQUESTED_RANGE_NOT_SATISFIABLE)
-        refusal["Content-Range"] = f"bytes */{artifact.size_bytes}"
-        return refusal
+    part = _part(artifact, headers, tag)
     first, last = (part.first, part.last) if part else (None, None)
     stream = file_open(artifact, first=first, last=last)
     response = StreamingHttpResponse(ReadAside(stream), content_type=media_type_of(artifact))
@@ -44,7 +40,15 @@ def _part(artifact: Artifact, headers: Any, tag: str) -> ByteRange | None:
     """``If-Range`` with another tag: the reader's beginning is of another file, so it gets everything."""
     if headers.get("If-Range", tag) != tag:
         return None
-    return parse_range(headers.get("Range"), artifact.size_bytes)
+    try:
+        return parse_range(headers.get("Range"), artifact.size_bytes)
+    except Unsatisfiable:
+        raise ApplicationError(
+            code="range_not_satisfiable",
+            status=HTTPStatus.REQUESTED_RANGE_NOT_SATISFIABLE,
+            detail=f"The file has {artifact.size_bytes} bytes; the part lies behind its end.",
+            headers={"Content-Range": f"bytes */{artifact.size_bytes}"},
+        ) from None
 
 
 def _described(response: HttpResponseBase, artifact: Artifact, tag: str) -> HttpResponseBase:

@@ -5,8 +5,10 @@ from io import StringIO
 
 import pytest
 import yaml
-from django.core.management import call_command
+from django.core.management import CommandError, call_command
 from django.test import Client
+
+from control_plane.management.commands import openapi
 
 
 @pytest.fixture(scope="module")
@@ -35,14 +37,20 @@ def test_every_operation_may_answer_with_a_problem(schema):
         assert content["application/problem+json"]["schema"] == problem, name
 
 
-def test_every_creating_post_documents_its_idempotency_key(schema):
-    creating = {"POST /api/v1/members", "POST /api/v1/keys", "POST /api/v1/datasets", "POST /api/v1/jobs"}
-    documented = {
-        name
-        for name, operation in operations(schema)
-        if any(p["name"] == "Idempotency-Key" and p["required"] for p in operation.get("parameters", []))
-    }
-    assert creating <= documented
+def test_the_committed_description_is_what_the_code_says():
+    """If it is not: `python manage.py openapi` writes it anew; read the difference before you commit it."""
+    call_command("openapi", "--check", stdout=StringIO())
+
+
+def test_a_description_that_is_out_of_date_is_told_with_the_way_out(monkeypatch, tmp_path):
+    committed = tmp_path / "openapi.json"
+    monkeypatch.setattr(openapi, "COMMITTED", committed)
+    call_command("openapi", stdout=StringIO())
+    call_command("openapi", "--check", stdout=StringIO())
+    committed.write_text(committed.read_text().replace("/api/v1/webhooks", "/api/v1/hooks"))
+    with pytest.raises(CommandError, match="is not what the code says") as told:
+        call_command("openapi", "--check", stdout=StringIO())
+    assert "/api/v1/hooks" in str(told.value)
 
 
 def test_callers_may_use_a_key_or_a_session(schema):

@@ -128,6 +128,7 @@ def test_a_logged_in_browser_seeks_without_a_key(alice: Person, charlie: Person,
 def test_a_part_behind_the_end_is_416_with_the_size(alice: Person, evaluated: str) -> None:
     answer = alice.api.get(film(alice)["download"], headers={"Range": "bytes=10240-"})
     assert (answer.status_code, answer["Content-Range"]) == (416, f"bytes */{len(FILM)}")
+    assert answer["Content-Type"] == "application/problem+json"
 
 
 def test_a_part_of_another_file_is_not_continued(alice: Person, evaluated: str) -> None:
