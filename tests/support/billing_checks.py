@@ -1,4 +1,4 @@
-"""What must hold of one tenant's books: read row by row, compared with the oracle; no sum of the platform is trusted."""
+"""What must hold of one tenant's books, row by row against the oracle: no sum of the platform is trusted."""
 
 from collections import defaultdict
 from decimal import Decimal
