@@ -3,7 +3,7 @@
 from django.urls import path
 from django.views.generic import RedirectView
 
-from frontend.views import job, jobs, results, runtime
+from frontend.views import billing, job, jobs, results, runtime
 
 app_name = "frontend"
 
@@ -16,6 +16,8 @@ urlpatterns = [
     path("jobs/<uuid:job_id>/made/", results.job_made, name="job_made"),
     path("jobs/<uuid:job_id>/videos/", results.job_videos, name="job_videos"),
     path("jobs/<uuid:job_id>/episodes/", results.job_episodes, name="job_episodes"),
+    path("billing/invoices/", billing.invoice_table, name="invoices"),
+    path("billing/invoices/<uuid:invoice_id>/", billing.invoice_page, name="invoice"),
     path("runtime/", runtime.runtime_page, name="runtime"),
     path("runtime/data/", runtime.runtime_data, name="runtime_data"),
 ]

@@ -15,7 +15,7 @@ from tenants.billing.selectors import Cost, CostLine
 
 register = template.Library()
 
-_SYMBOLS = {"EUR": "€", "USD": "$", "GBP": "£"}
+SYMBOLS = {"EUR": "€", "USD": "$", "GBP": "£"}
 _NBSP = "\u00a0"
 _CENT = Decimal("0.01")
 
@@ -53,7 +53,7 @@ ARTIFACT_WORDS = {
 @register.filter
 def money(cost: Cost | CostLine) -> str:
     """``€0.42``; amounts under one cent keep two significant digits, so that small is not free."""
-    symbol = _SYMBOLS.get(cost.currency, f"{cost.currency}{_NBSP}")
+    symbol = SYMBOLS.get(cost.currency, f"{cost.currency}{_NBSP}")
     amount = cost.amount
     if 0 < amount < _CENT:
         return f"{symbol}{amount:.2g}" if amount >= Decimal("0.0001") else f"< {symbol}0.0001"
