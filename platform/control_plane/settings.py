@@ -127,6 +127,7 @@ USE_TZ = True
 TIME_ZONE = "UTC"
 LANGUAGE_CODE = "en-us"
 USE_I18N = False
+DATE_FORMAT, DATETIME_FORMAT = "Y-m-d", "Y-m-d H:i:s"  # where a template names no other; always UTC
 
 # The content's revision is part of the address, so a browser may keep every file for ever.
 STATIC_URL = f"/static/{static_revision()}/"
