@@ -186,9 +186,9 @@ def _event(line: RatedLine, source: str) -> UsageEvent:
 def _rating(line: RatedLine, event: UsageEvent, month: date) -> RatedUsage:
     return RatedUsage(
         tenant_id=line.work.tenant_id,
-        event=event,
+        event_id=event.pk,
         job_id=line.work.job_id,
-        price=line.version,
+        price_id=line.version.pk,
         factor_permille=line.permille,
         amount=line.amount,
         currency=line.version.currency,

@@ -35,17 +35,23 @@ class LockedPeriods:
 def periods_lock(months: Collection[TenantMonth], *, now: datetime) -> LockedPeriods:
     """Lock these months and all later ones of their tenants, in key order; months nobody knew yet are made.
 
-    The month of ``now`` is among them, so usage of a closed month always finds an open one. Two statements.
+    The month of ``now`` is among them, so usage of a closed month always finds an open one. At most three statements.
+    Rows are made before any is locked: whoever waits for somebody else's new row holds nothing they could wait for.
     """
     wanted = sorted({*months, *((tenant_id, month_of(now)) for tenant_id, _ in months)})
-    BillingPeriod.objects.bulk_create(
-        [BillingPeriod(tenant_id=tenant_id, start=start) for tenant_id, start in wanted], ignore_conflicts=True
-    )
-    rows = BillingPeriod.objects.filter(
-        tenant_id__in={tenant_id for tenant_id, _ in wanted}, start__gte=min(start for _, start in wanted)
-    )
+    tenants, first = {tenant_id for tenant_id, _ in wanted}, min(start for _, start in wanted)
+    rows = BillingPeriod.objects.filter(tenant_id__in=tenants, start__gte=first)
+    known = set(rows.values_list("tenant_id", "start"))
+    missing = [
+        BillingPeriod(tenant_id=tenant_id, start=start)
+        for tenant_id, start in wanted
+        if (tenant_id, start) not in known
+    ]
+    if missing:
+        BillingPeriod.objects.bulk_create(missing, ignore_conflicts=True)
     open_months: defaultdict[UUID, list[date]] = defaultdict(list)
-    for row in rows.order_by("tenant_id", "start").select_for_update(no_key=True):
-        if row.closed_at is None:
-            open_months[row.tenant_id].append(row.start)
+    locked = rows.order_by("tenant_id", "start").select_for_update(no_key=True)
+    for tenant_id, start, closed_at in locked.values_list("tenant_id", "start", "closed_at"):
+        if closed_at is None:
+            open_months[tenant_id].append(start)
     return LockedPeriods(open_months)

@@ -6,6 +6,7 @@ price of the month's quantity, however the quantity was split and in whichever o
 
 from dataclasses import dataclass
 from decimal import Decimal
+from functools import lru_cache
 
 from tenants.billing.models.prices import PriceShape
 from tenants.billing.money import PLACES, to_quantum
@@ -77,6 +78,7 @@ def _by_tier(tiers: tuple[Tier, ...], units: int) -> int:
     return weighted
 
 
+@lru_cache(maxsize=4096)  # of the few amounts that price lists have
 def _quanta(amount: Decimal) -> int:
     return int(to_quantum(amount).scaleb(PLACES))
 

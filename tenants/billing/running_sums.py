@@ -16,7 +16,10 @@ def sums_add(rows: Sequence[models.Model], *, unique: Sequence[str], sums: Seque
 
     The rows must differ in ``unique``. They are written in its order, so that two writers cannot deadlock.
     """
-    ordered = sorted(rows, key=lambda row: [str(_raw(row, name)) for name in unique])
+    if not rows:
+        return
+    names = [_field(rows[0], name).attname for name in unique]
+    ordered = sorted(rows, key=lambda row: [str(getattr(row, name)) for name in names])
     for start in range(0, len(ordered), _ROWS_PER_STATEMENT):
         _write(ordered[start : start + _ROWS_PER_STATEMENT], unique, sums)
 
@@ -27,18 +30,25 @@ def _write(rows: Sequence[models.Model], unique: Sequence[str], sums: Sequence[s
     quote = connection.ops.quote_name
     table = quote(meta.db_table)
     columns = {field.name: quote(str(field.column)) for field in fields}
-    one_row = "(" + ", ".join(["%s"] * len(fields)) + ")"
+    source, values = _source(rows, fields)
     added = ", ".join(f"{columns[name]} = {table}.{columns[name]} + excluded.{columns[name]}" for name in sums)
     statement = (  # names are the model's own, values are parameters
-        f"INSERT INTO {table} ({', '.join(columns.values())}) VALUES {', '.join([one_row] * len(rows))} "  # noqa: S608
+        f"INSERT INTO {table} ({', '.join(columns.values())}) {source} "
         f"ON CONFLICT ({', '.join(columns[name] for name in unique)}) DO UPDATE SET {added}"
     )
-    values: list[Any] = [
-        field.get_db_prep_save(getattr(row, field.attname), connection) for row in rows for field in fields
-    ]
     with connection.cursor() as cursor:
         cursor.execute(statement, values)
 
 
-def _raw(row: models.Model, name: str) -> Any:
-    return getattr(row, row._meta.get_field(name).attname)  # type: ignore[union-attr]
+def _source(rows: Sequence[models.Model], fields: Sequence[Any]) -> tuple[str, list[Any]]:
+    """The rows in SQL, and its parameters: one array per column where there are arrays, which is far less text."""
+    table = [[field.get_db_prep_save(getattr(row, field.attname), connection) for row in rows] for field in fields]
+    if connection.vendor == "postgresql":
+        arrays = ", ".join(f"%s::{field.db_type(connection)}[]" for field in fields)
+        return f"SELECT * FROM UNNEST({arrays})", table  # noqa: S608  types of the model's columns
+    one_row = "(" + ", ".join(["%s"] * len(fields)) + ")"
+    return "VALUES " + ", ".join([one_row] * len(rows)), [value for row in zip(*table, strict=True) for value in row]
+
+
+def _field(row: models.Model, name: str) -> Any:
+    return row._meta.get_field(name)
