@@ -42,6 +42,8 @@ TRANSITIONS: dict[JobState, frozenset[JobState]] = {
     JobState.FAILED: frozenset(),
     JobState.CANCELLED: frozenset(),
 }
+REOPENED = frozenset({JobState.FAILED, JobState.CANCELLED})
+"""Ends from which an operator, and nobody else, has a job run again (`jobs.services.requeue`)."""
 
 
 def may_become(old: JobState, new: JobState) -> bool:

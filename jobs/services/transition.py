@@ -14,7 +14,7 @@ from jobs import notify
 from jobs.models import Job, JobEvent
 from jobs.services.outbox import DISPATCH_TENANT, outbox_add
 from jobs.services.webhooks import job_webhook
-from jobs.states import TERMINAL, JobState, may_become
+from jobs.states import REOPENED, TERMINAL, JobState, may_become
 from tenants.billing.holds import hold_release
 from tenants.scope import platform_scope
 
@@ -75,6 +75,18 @@ def job_transition(
                 hold_release(job_id=job.pk)
             outbox_add(topic=DISPATCH_TENANT, key=str(job.tenant_id))  # whoever waited for its place
         return _told(job, seq=seq, occurred_at=moment)
+
+
+@transaction.atomic
+def job_reopen(job: Job, *, reason: str, message: str) -> Transition | None:
+    """The one way back from an end: queued again, its attempts so far forgiven. Fenced like a transition."""
+    with platform_scope():
+        ended = Job.objects.filter(pk=job.pk, tenant_id=job.tenant_id, attempt=job.attempt, state__in=REOPENED)
+        columns = {"state": JobState.QUEUED, "reason": reason, "message": message, "finished_at": None}
+        if ended.update(attempts_forgiven=F("attempt"), **columns) != 1:
+            return None
+        job.refresh_from_db()
+        return _told(job, seq=None, occurred_at=timezone.now())
 
 
 def job_note(job: Job, *, reason: str, message: str) -> Transition | None:
