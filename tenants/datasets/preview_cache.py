@@ -6,8 +6,10 @@ The least recently used go when the folder outgrows its limit. Losing all of it 
 import contextlib
 import os
 import shutil
+import stat
 import tempfile
 import uuid
+from collections.abc import Iterator
 from pathlib import Path
 
 from django.conf import settings
@@ -19,7 +21,7 @@ def read(version_id: uuid.UUID, name: str) -> bytes | None:
     try:
         content = path.read_bytes()
         os.utime(path)  # modification times, because few disks keep those of access
-    except FileNotFoundError:
+    except OSError:  # not kept, or trimmed just now
         return None
     return content
 
@@ -42,14 +44,22 @@ def forget(version_id: uuid.UUID) -> None:
 def trim(max_bytes: int | None = None) -> int:
     """Remove what was not used for longest until ``max_bytes`` are left. Returns how many files went."""
     limit = settings.JOYNEXUS_PREVIEW_MAX_BYTES if max_bytes is None else max_bytes
-    files = [(path.stat(), path) for path in _root().rglob("*") if path.is_file()]
     kept_bytes, removed = 0, 0
-    for status, path in sorted(files, key=lambda item: item[0].st_mtime, reverse=True):
-        kept_bytes += status.st_size
+    for _, size_bytes, path in sorted(_files(), reverse=True):
+        kept_bytes += size_bytes
         if kept_bytes > limit:
             path.unlink(missing_ok=True)
             removed += 1
     return removed
+
+
+def _files() -> Iterator[tuple[float, int, Path]]:
+    """(when it was used last, bytes, file); a file that goes meanwhile is left out."""
+    for path in _root().rglob("*"):
+        with contextlib.suppress(FileNotFoundError):
+            status = path.lstat()
+            if stat.S_ISREG(status.st_mode):
+                yield status.st_mtime, status.st_size, path
 
 
 def _folder(version_id: uuid.UUID) -> Path:
