@@ -7,7 +7,10 @@ ArtifactKind = Literal["adapter", "checkpoint", "evaluation", "video", "dataset"
 
 
 class Version(TypedDict):
-    """A dataset version; ``summary`` is set once it is ready, ``recorded_from`` if a job made it."""
+    """A dataset version; ``summary`` is set once it is ready, ``recorded_from`` if a job made it.
+
+    ``derived_from`` is the version it was made from, if its uploader said so.
+    """
 
     id: str
     number: int
@@ -18,6 +21,8 @@ class Version(TypedDict):
     dataset: str
     name: str
     recorded_from: str | None
+    derived_from: str | None
+    declared: dict[str, Any]
     report: dict[str, Any] | None
     summary: dict[str, Any] | None
 
