@@ -5,6 +5,7 @@ from typing import Any
 from django.contrib import admin
 from django.db.models import Model, QuerySet
 from django.forms import BaseInlineFormSet
+from django.http import HttpRequest, HttpResponse
 from django.urls import reverse
 from django.utils.html import format_html
 
@@ -20,7 +21,12 @@ from jobs.models import (
     RuntimeCursor,
     RuntimeSnapshot,
 )
+from jobs.services.books import difference_see
+from jobs.services.cancel import job_cancel
+from jobs.services.requeue import job_requeue
 from tenants.admin_base import OfTenant, ReadOnly, RowsInside
+from tenants.admin_confirm import confirm_then
+from tenants.billing.models import ReconciliationDifference
 
 ROWS_SHOWN = 20  # of each list on a job's page
 
@@ -67,8 +73,6 @@ class JobAdmin(ReadOnly):
         "kind",
         "state",
         "reason",
-        "priority",
-        "attempt",
         "step",
         "total_steps",
         "created_at",
@@ -77,8 +81,38 @@ class JobAdmin(ReadOnly):
     list_select_related = ["tenant", "project"]
     search_fields = ["=id", "name", "tenant__name"]
     ordering = ["-created_at", "-pk"]
+    actions = ["cancel", "requeue"]
     readonly_fields = ["all_artifacts", "all_policy_versions"]
     inlines = [AttemptRows, ArtifactRows, PolicyVersionRows]
+
+    def has_act_permission(self, request: HttpRequest) -> bool:
+        return bool(request.user.has_perm("jobs.change_job"))
+
+    @admin.action(description="Cancel", permissions=["act"])
+    def cancel(self, request: HttpRequest, chosen: "QuerySet[Job]") -> HttpResponse | None:
+        return confirm_then(
+            self,
+            request,
+            chosen.select_related("tenant"),
+            action="cancel",
+            question="Stop these? What they have not published yet is lost.",
+            button="Cancel the jobs",
+            act=lambda by, job: job_cancel(tenant=job.tenant, job_id=job.pk, by=by),
+            label=_named,
+        )
+
+    @admin.action(description="Run again", permissions=["act"])
+    def requeue(self, request: HttpRequest, chosen: "QuerySet[Job]") -> HttpResponse | None:
+        return confirm_then(
+            self,
+            request,
+            chosen.select_related("tenant"),
+            action="requeue",
+            question="Run these again, each as a new attempt that its tenant pays for?",
+            button="Run them again",
+            act=lambda by, job: job_requeue(by=by, job=job),
+            label=_named,
+        )
 
     @admin.display(description="Artifacts")
     def all_artifacts(self, job: Job) -> str:
@@ -87,6 +121,10 @@ class JobAdmin(ReadOnly):
     @admin.display(description="Policy versions")
     def all_policy_versions(self, job: Job) -> str:
         return _list_of(job, PolicyVersion)
+
+
+def _named(job: Job) -> str:
+    return f"{job.name} of {job.tenant.name}, {job.state}"
 
 
 def _list_of(job: Job, model: type[Model]) -> str:
@@ -150,3 +188,34 @@ class DatasetImportAdmin(ReadOnly):
     list_filter = ["state", OfTenant]
     list_select_related = ["tenant", "artifact"]
     search_fields = ["=artifact__id", "=artifact__job__id", "tenant__name"]
+
+
+@admin.register(ReconciliationDifference)
+class ReconciliationDifferenceAdmin(ReadOnly):
+    list_display = ["run_at", "check_name", "tenant", "subject", "expected", "found", "seen_at", "seen_by"]
+    list_filter = [("seen_at", admin.EmptyFieldListFilter), "check_name"]
+    list_select_related = ["run", "tenant", "seen_by"]
+    search_fields = ["subject", "tenant__name"]
+    ordering = ["-pk"]
+
+    actions = ["see"]
+
+    def has_act_permission(self, request: HttpRequest) -> bool:
+        return bool(request.user.has_perm("billing.change_reconciliationdifference"))
+
+    @admin.action(description="Mark as seen", permissions=["act"])
+    def see(self, request: HttpRequest, chosen: "QuerySet[ReconciliationDifference]") -> HttpResponse | None:
+        return confirm_then(
+            self,
+            request,
+            chosen,
+            action="see",
+            question="Has somebody looked at these? They end the alert.",
+            button="Mark as seen",
+            act=lambda by, row: difference_see(by=by, difference=row),
+            label=lambda row: f"{row.check_name}, {row.subject}: expected {row.expected}, found {row.found}",
+        )
+
+    @admin.display(description="Run", ordering="run__started_at")
+    def run_at(self, row: ReconciliationDifference) -> Any:
+        return row.run.started_at

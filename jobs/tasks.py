@@ -13,6 +13,7 @@ from jobs.services.reconcile import reconcile_billing
 from jobs.services.removal import artifact_remove
 from jobs.services.retention import artifacts_expire
 from jobs.services.sweep import reconcile as sweep
+from tenants.models import User
 
 logger = logging.getLogger(__name__)
 
@@ -69,10 +70,11 @@ def reconcile() -> None:
     soft_time_limit=7000,
     time_limit=7200,
 )
-def reconcile_books() -> int:
-    """Compare measured, metered, rated, booked and billed; nightly by beat. Returns how many differences.
+def reconcile_books(operator_id: str | None = None) -> int:
+    """Compare measured, metered, rated, booked and billed; nightly by beat, or for an operator. How many differences.
 
     It may take longer than a message is waited for, so it is acknowledged first: a lost run is started again the next
     night, or by an operator.
     """
-    return reconcile_billing().difference_count
+    by = User.objects.get(pk=operator_id) if operator_id else None
+    return reconcile_billing(by=by).difference_count

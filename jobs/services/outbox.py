@@ -13,7 +13,8 @@ logger = logging.getLogger(__name__)
 
 DISPATCH_JOB, DISPATCH_TENANT = "dispatch_job", "dispatch_tenant"
 CANCEL_JOB, IMPORT_DATASET, DELETE_ARTIFACT = "cancel_job", "import_dataset", "delete_artifact"
-TOPICS = (DISPATCH_JOB, DISPATCH_TENANT, CANCEL_JOB, IMPORT_DATASET, DELETE_ARTIFACT)
+RECONCILE_BOOKS = "reconcile_books"
+TOPICS = (DISPATCH_JOB, DISPATCH_TENANT, CANCEL_JOB, IMPORT_DATASET, DELETE_ARTIFACT, RECONCILE_BOOKS)
 TASK_OF_TOPIC = {topic: f"jobs.tasks.{topic}" for topic in TOPICS}
 _KEEP_SENT = timedelta(days=7)
 

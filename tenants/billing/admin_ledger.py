@@ -17,7 +17,6 @@ from tenants.billing.models import (
     InvoiceLine,
     LedgerEntry,
     LedgerTransaction,
-    ReconciliationDifference,
     ReconciliationRun,
 )
 
@@ -131,16 +130,3 @@ class BudgetAlertAdmin(ReadOnly):
 class ReconciliationRunAdmin(ReadOnly):
     list_display = ["started_at", "finished_at", "by", "difference_count"]
     ordering = ["-started_at"]
-
-
-@admin.register(ReconciliationDifference)
-class ReconciliationDifferenceAdmin(ReadOnly):
-    list_display = ["run_at", "check_name", "tenant", "subject", "expected", "found", "seen_at", "seen_by"]
-    list_filter = [("seen_at", admin.EmptyFieldListFilter), "check_name"]
-    list_select_related = ["run", "tenant", "seen_by"]
-    search_fields = ["subject", "tenant__name"]
-    ordering = ["-pk"]
-
-    @admin.display(description="Run", ordering="run__started_at")
-    def run_at(self, row: ReconciliationDifference) -> Any:
-        return row.run.started_at

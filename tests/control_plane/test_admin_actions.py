@@ -4,13 +4,19 @@ from typing import Any
 
 import pytest
 from django.test import Client
+from django.utils import timezone
 
+from jobs.models import Job
 from tenants.audit.models import AuditEvent
+from tenants.billing.models import ReconciliationDifference, ReconciliationRun
 from tenants.scope import platform_scope
 from tenants.webhooks.models import DeliveryState
+from tests.support.jobs import make_job
+from tests.support.jobs import reread as job_now
 from tests.support.story import Person, Story
 from tests.support.webhooks import make_delivery, reread
 
+JOBS, DIFFERENCES = "/admin/jobs/job/", "/admin/billing/reconciliationdifference/"
 DELIVERIES = "/admin/webhooks/webhookdelivery/"
 
 
@@ -59,4 +65,54 @@ def test_who_may_only_look_is_offered_no_action_but_the_csv(onlooker: Client, al
     assert 'value="redeliver"' not in page
     choose(onlooker, DELIVERIES, "redeliver", row, confirmed="yes")
     assert reread(row).state == DeliveryState.FAILED
+    assert acts() == []
+
+
+def test_jobs_are_cancelled_after_the_question_and_ended_ones_are_told(operator: Client, story: Story):
+    waiting, ended = make_job(story.alice), make_job(story.charlie)
+    with platform_scope():
+        Job.objects.filter(pk=ended.pk).update(state="succeeded")
+    question = choose(operator, JOBS, "cancel", waiting, ended).content.decode()
+    assert "push the cube of Alice&#x27;s lab, queued" in question
+    assert job_now(waiting).state == "queued"
+    choose(operator, JOBS, "cancel", waiting, ended, confirmed="yes")
+    assert (job_now(waiting).state, job_now(ended).state) == ("cancelled", "succeeded")
+    assert acts() == [("job.cancelled", str(waiting.pk))]
+    assert "The job has already succeeded." in operator.get(JOBS).content.decode()
+
+
+def test_a_failed_job_runs_again_after_the_question(operator: Client, alice: Person):
+    job = make_job(alice)
+    with platform_scope():
+        Job.objects.filter(pk=job.pk).update(state="failed", reason="out_of_memory", finished_at=timezone.now())
+    choose(operator, JOBS, "requeue", job)
+    assert job_now(job).state == "failed"
+    choose(operator, JOBS, "requeue", job, confirmed="yes")
+    assert job_now(job).state == "queued"
+    assert acts() == [("job.requeued", str(job.pk))]
+
+
+def test_a_difference_that_was_looked_at_ends_the_alert(operator: Client):
+    run = ReconciliationRun.objects.create(started_at=timezone.now(), by="nightly")
+    row = ReconciliationDifference.objects.create(run=run, check_name="spans", subject="x", expected="1", found="2")
+    assert "nobody has seen: 1" in operator.get("/admin/").content.decode()
+    choose(operator, DIFFERENCES, "see", row)
+    row.refresh_from_db()
+    assert row.seen_at is None
+    for _ in range(2):
+        choose(operator, DIFFERENCES, "see", row, confirmed="yes")
+    row.refresh_from_db()
+    assert row.seen_by is not None
+    assert row.seen_by.email == "olga@platform.example"
+    assert acts() == [("difference.seen", str(row.pk))]
+    assert "nobody has seen" not in operator.get("/admin/").content.decode()
+
+
+@pytest.mark.parametrize(("page", "action"), [(JOBS, "cancel"), (JOBS, "requeue"), (DIFFERENCES, "see")])
+def test_staff_without_the_right_have_no_such_action(onlooker: Client, alice: Person, page: str, action: str):
+    job = make_job(alice)
+    run = ReconciliationRun.objects.create(started_at=timezone.now(), by="nightly")
+    row = ReconciliationDifference.objects.create(run=run, check_name="spans", subject="x", expected="1", found="2")
+    assert f'value="{action}"' not in onlooker.get(page).content.decode()
+    choose(onlooker, page, action, job if page == JOBS else row, confirmed="yes")
     assert acts() == []

@@ -55,7 +55,7 @@ def test_a_draft_follows_its_month_until_it_is_made_final_for_sure(operator: Cli
     use(alice.tenant, 100_000, at="2026-05-11T12:00:00")
     assert send(operator, draft, "redraft").status_code == 302
     assert reread(draft).total == Decimal(10)
-    assert send(operator, draft, "finalize").status_code == 422  # not sure
+    assert send(operator, draft, "finalize").status_code == 200  # not sure
     assert reread(draft).state == InvoiceState.DRAFT
     assert send(operator, draft, "finalize", sure="on").status_code == 302
     assert reread(draft).state == InvoiceState.FINAL
@@ -83,7 +83,7 @@ def test_an_empty_draft_goes_and_leads_back_to_the_list(operator: Client, alice:
 def test_voiding_needs_a_reason_and_is_written_down(operator: Client, alice: Person):
     use(alice.tenant, 100_000)
     invoice = close_may(alice.tenant)
-    assert send(operator, invoice, "void", reason="").status_code == 422
+    assert send(operator, invoice, "void", reason="").status_code == 200
     assert send(operator, invoice, "void", reason="wrong address").status_code == 302
     assert (reread(invoice).state, reread(invoice).reason) == (InvoiceState.VOID, "wrong address")
     assert verbs() == ["invoice.voided"]
@@ -131,4 +131,4 @@ def test_a_final_invoice_offers_no_draft_and_a_draft_no_correction(operator: Cli
     page = operator.get(screen_of(draft)).content.decode()
     assert 'value="finalize"' in page
     assert 'value="void"' not in page
-    assert send(operator, draft, "void", reason="x").status_code == 422
+    assert send(operator, draft, "void", reason="x").status_code == 200

@@ -81,7 +81,7 @@ def test_another_tenants_rows_and_more_rows_cost_no_more_queries(operator: Clien
 def test_pausing_needs_a_reason_refuses_new_jobs_and_resuming_lets_them_in(operator: Client, alice: Person):
     tenant = alice.tenant
     refused = send(operator, tenant, "pause", reason="")
-    assert refused.status_code == 422
+    assert refused.status_code == 200
     assert Tenant.objects.get(pk=tenant.pk).state == TenantState.ACTIVE
     assert send(operator, tenant, "pause", reason="unpaid since May").status_code == 302
     assert Tenant.objects.get(pk=tenant.pk).paused_reason == "unpaid since May"
@@ -110,7 +110,7 @@ def test_a_raised_limit_counts_until_the_end_of_its_last_day(operator: Client, a
 def test_what_a_service_refuses_is_said_at_the_form_and_nothing_is_done(operator: Client, alice: Person):
     yesterday = (timezone.now() - timedelta(days=1)).date()
     answer = send(operator, alice.tenant, "quota", resource="slots", limit=5, until=yesterday, reason="late")
-    assert answer.status_code == 422
+    assert answer.status_code == 200
     assert "must lie in the future" in answer.content.decode()
     assert acts_on(alice.tenant) == []
 
@@ -127,7 +127,7 @@ def test_a_form_sent_twice_grants_its_credit_once(operator: Client, alice: Perso
 
 @pytest.mark.parametrize("amount", ["0", "-5", "1.005", "1000000.01", "NaN", "ten"])
 def test_an_amount_that_makes_no_sense_moves_nothing(operator: Client, alice: Person, amount: str):
-    assert send(operator, alice.tenant, "credit", amount=amount, reason="x", reference="r").status_code == 422
+    assert send(operator, alice.tenant, "credit", amount=amount, reason="x", reference="r").status_code == 200
     assert account_of(alice.tenant).credit == 0
 
 
@@ -145,7 +145,7 @@ def test_a_tenant_can_pay_before(operator: Client, alice: Person):
 def test_a_plan_begins_in_the_future(operator: Client, alice: Person):
     plan = PricePlan.objects.get(code="standard")
     past = send(operator, alice.tenant, "plan", plan=plan.pk, valid_from="2020-01-01T00:00", reason="x")
-    assert past.status_code == 422
+    assert past.status_code == 200
     sent = send(operator, alice.tenant, "plan", plan=plan.pk, valid_from="2100-01-01T00:00", reason="contract")
     assert sent.status_code == 302
     with platform_scope():

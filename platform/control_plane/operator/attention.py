@@ -39,6 +39,9 @@ class Matter:
     address: str
 
 
+_OUT_OF_USE = {"stopped": Tone.BAD, "draining": Tone.WARN}  # states of a service that take no new work
+
+
 def matters() -> list[Matter]:
     """Everything that needs attention, worst first. Empty: nothing does."""
     now = timezone.now()
@@ -53,20 +56,21 @@ def _runtime() -> Iterator[Matter]:
         text = f"The runtime is {report.state.replace('_', ' ')}{reason}; last seen {age(report.seen_at)} ago."
         yield Matter(tone=Tone.BAD, text=text.replace("never ago", "never"), address=page)
     for service in report.services:
-        if service["state"] == "stopped":
-            text = f"The {service['service']} service is stopped: {service['reason'] or 'no reason given'}."
-            yield Matter(tone=Tone.BAD, text=text, address=page)
+        if service["state"] in _OUT_OF_USE:
+            reason = service["reason"] or "no reason given"
+            text = f"The {service['service']} service is {service['state']}: {reason}."
+            yield Matter(tone=_OUT_OF_USE[service["state"]], text=text, address=page)
 
 
 def _books(now: datetime) -> Iterator[Matter]:
     unseen = ReconciliationDifference.objects.filter(seen_at=None).count()
     if unseen:
-        address = reverse("admin:billing_reconciliationdifference_changelist", query={"seen_at__isempty": "1"})
+        address = reverse("admin:operator_reconciliation")
         yield Matter(tone=Tone.BAD, text=f"Reconciliation differences nobody has seen: {unseen}.", address=address)
     newest = ReconciliationRun.objects.order_by("-started_at").values_list("started_at", flat=True).first()
     if newest is None or now - newest > RECONCILE_EVERY:
         text = "The books were never reconciled." if newest is None else f"Last reconciled {age(newest)} ago."
-        yield Matter(tone=Tone.WARN, text=text, address=reverse("admin:billing_reconciliationrun_changelist"))
+        yield Matter(tone=Tone.WARN, text=text, address=reverse("admin:operator_reconciliation"))
 
 
 def _backlog(now: datetime) -> Iterator[Matter]:

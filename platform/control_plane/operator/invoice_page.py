@@ -126,7 +126,6 @@ def invoice_page(request: HttpRequest, invoice_id: UUID) -> HttpResponse:
         request,
         "invoice.html",
         str(invoice).capitalize() if invoice.number is None else f"Invoice {invoice.number}",
-        status=422 if sent else 200,
         invoice=invoice,
         lines=_lines(invoice),
         due=due_of(invoice),

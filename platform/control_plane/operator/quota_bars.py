@@ -43,7 +43,8 @@ class Bar:
     @property
     def words(self) -> str:
         limit = "no limit" if self.limit is None else self._figure(self.limit)
-        return limit if self.used is None else f"{self._figure(self.used)} of {limit}"
+        between = ", " if self.limit is None else " of "
+        return limit if self.used is None else f"{self._figure(self.used)}{between}{limit}"
 
     def _figure(self, value: int) -> str:
         if self.resource is Resource.STORAGE_BYTES:

@@ -10,6 +10,7 @@ from django.urls import URLPattern, path, reverse
 from control_plane.operator.dashboard import records_page
 from control_plane.operator.invoice_page import invoice_csv, invoice_page
 from control_plane.operator.prices import factor_page, price_page, prices_page
+from control_plane.operator.reconciliation import reconciliation_page
 from control_plane.operator.runtime import runtime_page
 from control_plane.operator.tenant_page import tenant_page
 
@@ -32,6 +33,7 @@ SCREENS = (
     Screen(route="prices/<slug:code>/<str:meter>/", name="operator_price", view=price_page),
     Screen(route="invoice/<uuid:invoice_id>/", name="operator_invoice", view=invoice_page),
     Screen(route="invoice/<uuid:invoice_id>/csv", name="operator_invoice_csv", view=invoice_csv),
+    Screen(route="reconciliation/", name="operator_reconciliation", view=reconciliation_page),
     Screen(route="records/", name="operator_records", view=records_page),
 )
 # What the top of every page links to: words, name of the route, permission that its list asks for.
@@ -42,7 +44,7 @@ LINKS = (
     ("Invoices", "billing_invoice_changelist", "billing.view_invoice"),
     ("Webhooks", "webhooks_webhookdelivery_changelist", "webhooks.view_webhookdelivery"),
     ("Runtime", "operator_runtime", "jobs.view_runtimesnapshot"),
-    ("Reconciliation", "billing_reconciliationrun_changelist", "billing.view_reconciliationrun"),
+    ("Reconciliation", "operator_reconciliation", "billing.view_reconciliationrun"),
     ("Audit", "audit_auditevent_changelist", "audit.view_auditevent"),
 )
 

@@ -2,15 +2,21 @@
 
 from dataclasses import dataclass
 from datetime import datetime
+from typing import Any
 
+from django import forms
 from django.db.models import Count, Min
-from django.http import HttpRequest, HttpResponse
+from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
 
 from control_plane.health import check_broker
+from control_plane.operator.acts import Act, ActForm, acts_by_name, is_done, offers, sent_act
 from control_plane.operator.attention import queue_now
 from control_plane.operator.screens import framed, screen
+from gpu_runtime.protocol.services import Service
 from jobs.models import OutboxMessage, RuntimeCursor, RuntimeSnapshot
-from jobs.selectors.runtime import runtime_report
+from jobs.selectors.runtime import RuntimeReport, runtime_report
+from jobs.services.drain import service_drain, service_undrain
+from tenants.models import User
 
 JOURNALS_SHOWN = 20
 
@@ -39,13 +45,58 @@ class Backlog:
     oldest: datetime
 
 
+class DrainForm(ActForm):
+    service = forms.ChoiceField(choices=[(service.value, service.value) for service in Service])
+    reason = forms.CharField(max_length=500, help_text="Tenants whose jobs wait for it can read it.")
+
+
+class UndrainForm(ActForm):
+    service = forms.ChoiceField(choices=[(service.value, service.value) for service in Service])
+
+
+def _drain(by: User, report: RuntimeReport, data: dict[str, Any]) -> str:
+    service_drain(by=by, service=data["service"], reason=data["reason"])
+    return f"The {data['service']} service takes no new jobs; what runs goes on to its end."
+
+
+def _undrain(by: User, report: RuntimeReport, data: dict[str, Any]) -> str:
+    service_undrain(by=by, service=data["service"])
+    return f"The {data['service']} service takes new jobs again."
+
+
+def _is_drained(report: RuntimeReport) -> bool:
+    return any(service["state"] == "draining" for service in report.services)
+
+
+DRAIN = "jobs.change_runtimesnapshot"
+ACTS = acts_by_name(
+    Act(name="drain", title="Drain a service", permission=DRAIN, form=DrainForm, do=_drain, button="Take no new jobs"),
+    Act(
+        name="undrain",
+        title="End a drain",
+        permission=DRAIN,
+        form=UndrainForm,
+        do=_undrain,
+        button="Take new jobs again",
+        offered=_is_drained,
+    ),
+)
+
+
 @screen("jobs.view_runtimesnapshot")
 def runtime_page(request: HttpRequest) -> HttpResponse:
+    """The form of an act is sent to the page itself, as ``act``; done, it leads back."""
+    report = runtime_report()
+    sent = sent_act(request, ACTS, report)
+    if sent is not None and is_done(request, sent):
+        return HttpResponseRedirect(request.path)
     return framed(
         request,
         "runtime.html",
         "Runtime",
-        report=runtime_report(),
+        report=report,
+        offers=offers(request, ACTS, report, sent),
+        sent=sent.act.name if sent else "",
         queue=queue_now(),
         journals=journals(),
         backlog=backlog(),

@@ -48,7 +48,7 @@ def operator_of(request: HttpRequest) -> User:
 def framed(request: HttpRequest, template: str, title: str, *, status: int = 200, **context: Any) -> TemplateResponse:
     """A page inside the site's frame."""
     frame = admin.site.each_context(request) | {"title": title}
-    return TemplateResponse(request, f"operator/{template}", frame | context, status=status)
+    return TemplateResponse(request, f"operator/{template}", frame | context)
 
 
 def refused(error: ApplicationError) -> str:

@@ -23,7 +23,6 @@ def tenant_page(request: HttpRequest, tenant_id: UUID) -> HttpResponse:
         request,
         "tenant.html",
         tenant.name,
-        status=422 if sent else 200,
         tenant=tenant,
         facts=tenant_facts(tenant),
         offers=offers(request, ACTS, tenant, sent),
