@@ -1,8 +1,12 @@
 """The environment variables: real servers by address, and no misspelt value that silently means something else."""
 
+from collections.abc import Callable
+
 import pytest
+from cryptography.fernet import Fernet
 
 from control_plane.conf import environment as env
+from control_plane.conf import outside
 
 URL = "postgresql://a%40b:p%2Fw@db.example:6543/joynexus"
 
@@ -81,3 +85,32 @@ def test_a_long_state_folder_gets_a_short_private_place_for_its_sockets(monkeypa
         assert folder == env.socket_dir()
     finally:
         folder.rmdir()
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "read", "said"),
+    [
+        ("JOYNEXUS_WEBHOOK_ALLOW", "10.0.0.0/33", lambda: outside.networks("JOYNEXUS_WEBHOOK_ALLOW"), "10.0.0.0/33"),
+        ("JOYNEXUS_METRICS_ALLOW", "localhost", lambda: outside.networks("JOYNEXUS_METRICS_ALLOW"), "localhost"),
+        ("JOYNEXUS_WEBHOOK_PORTS", "443,0", outside.webhook_ports, "443,0"),
+        ("JOYNEXUS_WEBHOOK_PORTS", "https", outside.webhook_ports, "https"),
+        ("JOYNEXUS_WEBHOOK_KEYS", "too-short", outside.webhook_keys, "no Fernet key"),
+        ("JOYNEXUS_WEBHOOK_CA_FILE", "/nowhere.pem", outside.webhook_ca_file, "/nowhere.pem"),
+    ],
+)
+def test_a_setting_of_the_outside_world_that_is_not_understood_is_named(
+    monkeypatch: pytest.MonkeyPatch, name: str, value: str, read: Callable[[], object], said: str
+):
+    monkeypatch.setenv(name, value)
+    with pytest.raises(RuntimeError, match=said):
+        read()
+
+
+def test_the_webhooks_first_key_is_made_once_and_a_ring_is_read_in_order(monkeypatch: pytest.MonkeyPatch, tmp_path):
+    monkeypatch.setenv("JOYNEXUS_STATE", str(tmp_path))
+    made = outside.webhook_keys()
+    assert outside.webhook_keys() == made
+    assert (tmp_path / "secrets" / "webhook-keys").stat().st_mode & 0o077 == 0
+    fresh = Fernet.generate_key().decode()
+    monkeypatch.setenv("JOYNEXUS_WEBHOOK_KEYS", f"{fresh}, {made[0]}")
+    assert outside.webhook_keys() == [fresh, *made]

@@ -108,6 +108,16 @@ def test_a_server_that_is_briefly_away_is_asked_again_and_one_that_stays_away_is
         client_of(bob, before=never).me()
 
 
+def test_a_request_that_is_still_under_way_is_repeated_and_any_other_conflict_is_told(bob: Person) -> None:
+    under_way = [httpx.Response(409, json={}, headers={"Retry-After": "1"})] * 2
+    answers = list(under_way)
+    client = client_of(bob, before=lambda request: answers.pop() if answers else None)
+    assert client.me()["tenant"]["name"] == "Alice's lab"
+    assert answers == []
+    with pytest.raises(Conflict):
+        client_of(bob, before=lambda request: httpx.Response(409, json={})).me()
+
+
 def test_refusals_come_as_named_errors_with_the_fields(
     alice: Person, viewer: Person, charlie: Person, runtime: InMemoryRuntime
 ) -> None:

@@ -41,7 +41,7 @@ def wait_for_step(client: Client, job_id: str, step: int) -> None:
         time.sleep(0.1)
 
 
-@pytest.mark.parametrize("victim", ["web", "worker", "beat", "relay", "valkey", "runtime"])
+@pytest.mark.parametrize("victim", ["web", "worker", "sender", "beat", "relay", "valkey", "runtime"])
 def test_jobs_finish_and_the_books_are_exact_after_kill_9_of(victim: str, stack: Stack, tenants: tuple[Tenant, ...]):
     jobs = [(tenant.client, submit(tenant, f"kill {victim}")) for tenant in tenants]
     wait_for_step(*jobs[0], KILL_AT_STEP)

@@ -21,9 +21,9 @@ def make_webhook(person: Person, url: str = URL, **fields: Any) -> WebhookEndpoi
         return row
 
 
-def make_delivery(person: Person, **fields: Any) -> WebhookDelivery:
+def make_delivery(person: Person, url: str = URL, **fields: Any) -> WebhookDelivery:
     """A failed delivery to a fresh endpoint of the person's tenant: one that may be sent again."""
-    endpoint = make_webhook(person)
+    endpoint = make_webhook(person, url)
     webhook_event(person.tenant.pk, "job.succeeded", {"job_id": "1"})
     with platform_scope():
         rows = WebhookDelivery.objects.filter(endpoint=endpoint)
