@@ -23,6 +23,12 @@ def amount(value: Decimal, currency: str) -> str:
     return f"{sign}{SYMBOLS.get(currency, currency + _NBSP)}{abs(shown):,}"
 
 
+@register.simple_tag
+def taken_back(note: Invoice) -> str:
+    """What a credit note takes back, as a positive amount."""
+    return amount(-note.total, note.currency)
+
+
 @register.filter
 def units(quantity: int, meter: str) -> str:
     """A meter's quantity: device time in hours or seconds, storage in GB-hours, everything else counted."""

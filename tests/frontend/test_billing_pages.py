@@ -49,7 +49,7 @@ def test_every_line_and_the_total_are_shown_as_they_are_owed(alice: Person) -> N
         "100,030",
         "500 more were our fault and are free",
         "€5.00",
-        "5.0015",
+        "exactly 5.0015",
         "−€1.00",
         "€4.00",
         "To be paid",
