@@ -7,11 +7,11 @@ import json
 from typing import Any
 
 import pytest
-from asgiref.sync import async_to_sync
 
 from gpu_runtime.protocol.messages import MetricsRecorded
 from jobs.models import Artifact
 from tenants.scope import platform_scope
+from tests.support.downloads import content_of
 from tests.support.jobs import relay_all
 from tests.support.memory_runtime import InMemoryRuntime
 from tests.support.policy_jobs import make_adapter, make_policy_spec, start_policy_job
@@ -67,13 +67,6 @@ def artifacts(person: Person, query: str = "") -> list[dict[str, Any]]:
 def film(person: Person) -> dict[str, Any]:
     (row,) = artifacts(person, "?kind=video")
     return row
-
-
-def content_of(answer: Any) -> bytes:
-    async def read() -> bytes:
-        return b"".join([part async for part in answer.streaming_content])
-
-    return async_to_sync(read)()
 
 
 def table(answer: Any) -> list[list[str]]:
