@@ -157,7 +157,7 @@ def _arguments() -> argparse.Namespace:
     return parser.parse_args()
 
 
-def _prepare() -> None:
+def prepare() -> None:
     """Django on the tests' settings, which honour DATABASE_URL, with an empty database."""
     os.environ.setdefault("DJANGO_SETTINGS_MODULE", "tests.support.settings")
     sys.path.insert(0, "platform")
@@ -170,5 +170,5 @@ def _prepare() -> None:
 
 if __name__ == "__main__":
     if "--here" in sys.argv:
-        _prepare()
+        prepare()
     sys.exit(main())
