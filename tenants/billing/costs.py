@@ -11,7 +11,6 @@ from uuid import UUID
 from django.db.models import QuerySet, Sum
 
 from tenants.billing.models import UsageRollup
-from tenants.models.tenant import DEFAULT_CURRENCY
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -51,9 +50,9 @@ class UsageTotal:
     label: str = ""
 
 
-def cost_of(rollups: QuerySet[UsageRollup]) -> Cost:
-    """The sum of some rollups, by meter."""
-    return total_of(tuple(line for _, line in lines_of(rollups)))
+def cost_of(rollups: QuerySet[UsageRollup], currency: str) -> Cost:
+    """The sum of some rollups, by meter; ``currency`` is the tenant's, for a sum of nothing."""
+    return total_of(tuple(line for _, line in lines_of(rollups)), currency)
 
 
 def lines_of(rollups: QuerySet[UsageRollup], group: str = "") -> Iterator[tuple[Any, CostLine]]:
@@ -64,9 +63,9 @@ def lines_of(rollups: QuerySet[UsageRollup], group: str = "") -> Iterator[tuple[
         yield key[0], _line(list(parts))
 
 
-def total_of(lines: tuple[CostLine, ...]) -> Cost:
-    """Lines and their sum. Raises ValueError for several currencies."""
-    currencies = {line.currency for line in lines} or {DEFAULT_CURRENCY}
+def total_of(lines: tuple[CostLine, ...], currency: str) -> Cost:
+    """Lines and their sum, in ``currency`` if there are none. Raises ValueError for several currencies."""
+    currencies = {line.currency for line in lines} or {currency}
     if len(currencies) > 1:
         raise ValueError(f"usage in several currencies cannot be added up: {sorted(currencies)}")
     return Cost(amount=sum((line.amount for line in lines), Decimal(0)), currency=currencies.pop(), lines=lines)

@@ -94,7 +94,7 @@ class RatingCheck:
 def job_cost(tenant: Tenant, job_id: UUID | str) -> Cost:
     """What a job has cost so far."""
     with tenant_scope(tenant):
-        return cost_of(UsageRollup.objects.filter(job_id=job_id))
+        return cost_of(UsageRollup.objects.filter(job_id=job_id), tenant.currency)
 
 
 def job_costs(tenant: Tenant, job_ids: Collection[UUID]) -> dict[UUID, Cost]:
@@ -103,14 +103,14 @@ def job_costs(tenant: Tenant, job_ids: Collection[UUID]) -> dict[UUID, Cost]:
     with tenant_scope(tenant):
         for job_id, line in lines_of(UsageRollup.objects.filter(job_id__in=job_ids), "job_id"):
             lines[job_id].append(line)
-    return {job_id: total_of(tuple(own)) for job_id, own in lines.items()}
+    return {job_id: total_of(tuple(own), tenant.currency) for job_id, own in lines.items()}
 
 
 def tenant_cost(tenant: Tenant, *, since: datetime | None = None, until: datetime | None = None) -> Cost:
     """What a tenant has used within [since, until), both midnight UTC. Raises ValueError for other moments."""
     with tenant_scope(tenant):
         wanted = UsageFilter(since=since and _day(since), until=until and _day(until))
-        return cost_of(wanted.apply(UsageRollup.objects.all()))
+        return cost_of(wanted.apply(UsageRollup.objects.all()), tenant.currency)
 
 
 def usage_totals(
