@@ -140,6 +140,13 @@ class WebhookListApi(ForTheWholeTenant, ListView):
         responses={201: NewWebhookOutput},
     )
     def post(self, request: TenantRequest) -> Response:
+        """Events are POSTed there as `{type, timestamp, data}`, signed as the Standard Webhooks specification says.
+
+        The headers are `webhook-id` (equal for every try: events may come twice), `webhook-timestamp` and
+        `webhook-signature`; any of that specification's libraries verifies them with the endpoint's secret. Answer 2xx
+        within five seconds. Anything else is tried again for a day; after five days without a success the endpoint is
+        disabled. The address must be `https` and public; redirects are not followed.
+        """
         refuse_query(request)
         body = parse_body(WebhookInput, request.data)
 
