@@ -4,6 +4,7 @@ import pytest
 
 from jobs import runtime_client
 from tests.support.memory_runtime import InMemoryRuntime
+from tests.support.runtime_contract import gateway, served  # noqa: F401 - fixtures
 
 
 @pytest.fixture
