@@ -3,6 +3,8 @@
 from typing import Any
 
 from django.contrib import admin
+from django.contrib.auth.models import Group, Permission
+from django.db.models import QuerySet
 from django.forms import ModelForm
 from django.http import HttpRequest
 from django.urls import reverse
@@ -28,16 +30,21 @@ class Audited(AcrossTenants):
         """In the transaction that Django opens for the form."""
         if not form.changed_data:
             return
-        before = {name: form.initial[name] for name in form.changed_data}
+        before = {name: _plain(form.initial.get(name)) for name in form.changed_data} if change else None
         super().save_model(request, obj, form, change)
         audit(
             by=_operator(request),
-            verb=f"{self.noun}.changed",
+            verb=f"{self.noun}.{'changed' if change else 'created'}",
             target=obj,
             tenant=obj if isinstance(obj, Tenant) else None,
             before=before,
-            after={name: form.cleaned_data[name] for name in form.changed_data},
+            after={name: _plain(form.cleaned_data[name]) for name in form.changed_data},
         )
+
+
+def _plain(value: Any) -> Any:
+    """As JSON: rows chosen in a form are told by their names."""
+    return sorted(map(str, value)) if isinstance(value, list | QuerySet) else value
 
 
 def _operator(request: HttpRequest) -> User:
@@ -70,12 +77,35 @@ class UserAdmin(Audited):
     list_filter = ["is_active", "is_staff", "is_superuser"]
     search_fields = ["email"]
     ordering = ["email"]
-    fields = ["email", "is_active", "is_staff", "is_superuser", "date_joined", "last_login"]
+    fields = ["email", "is_active", "is_staff", "is_superuser", "groups", "date_joined", "last_login"]
+    filter_horizontal = ["groups"]
     readonly_fields = ["email", "date_joined", "last_login"]
 
     def has_change_permission(self, request: HttpRequest, obj: Any = None) -> bool:
         """Who is staff is for superusers to say: otherwise anybody could make themselves one."""
         return bool(request.user.is_superuser and super().has_change_permission(request, obj))
+
+
+@admin.register(Group)
+class GroupAdmin(Audited):
+    """What operators of one kind may do: rights to look (view) and to act (add, change)."""
+
+    noun = "group"
+    list_display = ["name"]
+    search_fields = ["name"]
+    ordering = ["name"]
+    filter_horizontal = ["permissions"]
+
+    def has_add_permission(self, request: HttpRequest) -> bool:
+        return bool(request.user.is_superuser)
+
+    def has_change_permission(self, request: HttpRequest, obj: Any = None) -> bool:
+        return bool(request.user.is_superuser)
+
+    def formfield_for_manytomany(self, db_field: Any, request: HttpRequest, **kwargs: Any) -> Any:
+        """Names of rights need their models' content types: all in one query."""
+        kwargs["queryset"] = Permission.objects.select_related("content_type").order_by("content_type", "codename")
+        return super().formfield_for_manytomany(db_field, request, **kwargs)
 
 
 @admin.register(Membership)

@@ -127,7 +127,7 @@ USE_TZ = True
 TIME_ZONE = "UTC"
 LANGUAGE_CODE = "en-us"
 USE_I18N = False
-DATE_FORMAT, DATETIME_FORMAT = "Y-m-d", "Y-m-d H:i:s"  # where a template names no other; always UTC
+FORMAT_MODULE_PATH = ["control_plane.formats"]
 
 # The content's revision is part of the address, so a browser may keep every file for ever.
 STATIC_URL = f"/static/{static_revision()}/"
@@ -153,7 +153,7 @@ CHANNEL_LAYERS = {
 # Request counters only: losing them costs nothing, and a cache that is away must not hold up the API for long.
 CACHES = {
     "default": {
-        "BACKEND": "django.core.cache.backends.redis.RedisCache",
+        "BACKEND": "control_plane.conf.cache.LastingCache",  # counts on while the server is away
         "LOCATION": env.channel_host(),
         "KEY_PREFIX": "joynexus",
         "OPTIONS": {"socket_connect_timeout": 0.5, "socket_timeout": 0.5},

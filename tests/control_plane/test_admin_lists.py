@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 from django.contrib import admin
+from django.contrib.auth.models import Group, Permission
 from django.db import connection, models
 from django.test import Client
 from django.test.utils import CaptureQueriesContext
@@ -13,6 +14,7 @@ from django.urls import reverse
 
 from tenants.admin_base import ReadOnly
 from tenants.append_only import AppendOnly
+from tenants.audit.models import AuditEvent
 from tenants.billing import models as billing
 from tenants.models import Tenant, User
 from tenants.scope import platform_scope
@@ -161,3 +163,26 @@ def test_secrets_are_on_no_page(label: str, hidden: set[str], rf: Any, olga: Use
     with platform_scope():
         assert hidden.isdisjoint(screen.get_fields(request))
     assert hidden.isdisjoint(screen.get_list_display(request))
+
+
+def test_what_packages_register_is_not_listed(operator: Client):
+    assert {"account.emailaddress", "mfa.authenticator"}.isdisjoint(LISTED)
+
+
+def test_rights_are_given_by_groups_by_superusers_only_and_with_a_trace(
+    operator: Client, onlooker: Client, olga: User
+):
+    right = Permission.objects.get(codename="add_quota")
+    assert (
+        operator.post(address("auth.group", "add"), {"name": "support", "permissions": [right.pk]}).status_code == 302
+    )
+    group = Group.objects.get(name="support")
+    otto = User.objects.get(email="otto@platform.example")
+    form = {"is_active": "on", "is_staff": "on", "groups": [group.pk]}
+    assert onlooker.post(address("tenants.user", "change", otto.pk), form).status_code == 403
+    assert operator.post(address("tenants.user", "change", otto.pk), form).status_code == 302
+    assert User.objects.get(pk=otto.pk).has_perm("quotas.add_quota")
+    with platform_scope():
+        acts = list(AuditEvent.objects.order_by("pk").values_list("verb", "after"))
+    assert [verb for verb, _ in acts] == ["group.created", "user.changed"]
+    assert acts[1][1] == {"groups": ["support"]}
