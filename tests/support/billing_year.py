@@ -48,6 +48,7 @@ from tests.support.ledger import set_mode
 
 START = datetime(2026, 1, 1, tzinfo=UTC)
 BATCH = 500
+BUDGET = Decimal("0.05")  # a month, hard, of every twentieth tenant
 REPEATED, LATE, VERY_LATE = 0.03, 0.05, 0.01  # shares of events: told twice, a week late, after their month is closed
 _METER_PRICES = ("train.samples", "predict.chunks", "env.steps")  # that change in turn
 
@@ -88,7 +89,7 @@ class _Player:
         self._forgotten: list[MeteredWork] = []  # told after their month was closed
         tenants = {tenant.pk: tenant for tenant in year.world.tenants}
         self._prepaid = [tenant for number, tenant in enumerate(tenants.values()) if number % 10 == 1]
-        self._capped = {pk: tenants[pk] for number, pk in enumerate(tenants) if number % 20 == 3}
+        self._capped = {pk: tenants[pk] for number, pk in enumerate(tenants) if number % 20 == 4}
 
     def play(self, months: int) -> None:
         self._open()
@@ -107,7 +108,7 @@ class _Player:
         for tenant in self._capped.values():
             with tenant_scope(tenant):
                 actor = Actor(tenant=tenant, role=Role.OWNER, user=None)
-                budget_create(by=actor, project=None, amount=Decimal("0.05"), hard=True)
+                budget_create(by=actor, project=None, amount=BUDGET, hard=True)
 
     def _month(self, month: date) -> None:
         begin = datetime(month.year, month.month, 1, tzinfo=UTC)
@@ -205,7 +206,7 @@ class _Player:
             invoice = invoice_finalize(by=None, tenant=tenant, month=month)
             self._year.oracle.closed[tenant.pk].add(month)
             if tenant.pk in self._capped:
-                over = spent(tenant, month=month) - Decimal("0.05")
+                over = spent(tenant, month=month) - BUDGET
                 self._year.overshoot = max(self._year.overshoot, over)
             if invoice is not None:
                 self._year.invoices += 1
