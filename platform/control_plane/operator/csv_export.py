@@ -24,7 +24,7 @@ ROWS_PER_QUERY = 1000
 @admin.action(description="Export as CSV", permissions=["view"])
 def export_as_csv(screen: "admin.ModelAdmin[Any]", request: HttpRequest, chosen: "QuerySet[Any]") -> HttpResponseBase:
     """The chosen rows, streamed. Read by key, page by page: no cursor stays open while a slow client reads."""
-    columns = [name for name in screen.get_list_display(request) if name != "action_checkbox"]
+    columns = [str(name) for name in screen.get_list_display(request) if name != "action_checkbox"]
     titles = [capfirst(str(label_for_field(name, screen.model, screen))) for name in columns]
     related = screen.get_list_select_related(request)
     rows = chosen.order_by("pk")

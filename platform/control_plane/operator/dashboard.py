@@ -5,6 +5,7 @@ from decimal import Decimal
 from django.contrib import admin
 from django.db.models import Sum
 from django.http import HttpRequest, HttpResponse
+from django.template.response import TemplateResponse
 from django.utils import timezone
 
 from control_plane.operator.attention import matters, queue_now
@@ -18,11 +19,11 @@ from tenants.scope import platform_scope
 MONEY = "billing.view_invoice"
 
 
-def dashboard_page(request: HttpRequest) -> HttpResponse:
+def dashboard_page(request: HttpRequest) -> TemplateResponse:
     """For all staff; money only for those who may see invoices."""
     with platform_scope():
         may_see_money = request.user.has_perm(MONEY)
-        return framed(
+        page = framed(
             request,
             "dashboard.html",
             "What needs attention",
@@ -31,7 +32,9 @@ def dashboard_page(request: HttpRequest) -> HttpResponse:
             report=runtime_report(),
             tenants=Tenant.objects.count(),
             earned=earned_this_month() if may_see_money else None,
-        ).render()
+        )
+        page.render()
+        return page
 
 
 def records_page(request: HttpRequest) -> HttpResponse:

@@ -4,6 +4,7 @@ from typing import Any
 
 from django.contrib import admin
 from django.http import HttpRequest, HttpResponse
+from django.template.response import TemplateResponse
 from django.urls import URLPattern, URLResolver
 
 from control_plane.operator.csv_export import export_as_csv
@@ -47,7 +48,7 @@ class OperatorSite(admin.AdminSite):
 
         return [*screen_urls(self), *super().get_urls()]
 
-    def index(self, request: HttpRequest, extra_context: dict[str, Any] | None = None) -> HttpResponse:
+    def index(self, request: HttpRequest, extra_context: dict[str, Any] | None = None) -> TemplateResponse:
         from control_plane.operator.dashboard import dashboard_page
 
         return dashboard_page(request)

@@ -66,18 +66,15 @@ def tenant_facts(tenant: Tenant) -> TenantFacts:
         month=tenant_cost(tenant, since=_midnight(month_of(now))),
         bars=quota_bars(tenant),
         live_jobs=live_jobs(tenant),
-        failed_jobs=_jobs(tenant, Q(state=JobState.FAILED, created_at__gte=now - FAILED_WITHIN))[:ERRORS_SHOWN],
-        members=Membership.objects.filter(tenant=tenant).select_related("user").order_by("created_at")[:PEOPLE_SHOWN],
-        keys=_keys(tenant, now),
+        failed_jobs=list(_jobs(tenant, Q(state=JobState.FAILED, created_at__gte=now - FAILED_WITHIN))[:ERRORS_SHOWN]),
+        members=list(_members(tenant)),
+        keys=list(_keys(tenant, now)),
         plan=current.plan if current else PricePlan.objects.get(code=DEFAULT_PLAN),
         plan_since=current.valid_from if current else None,
         plans_to_come=[row for row in reversed(plans) if row.valid_from > now],
-        budgets=Budget.objects.filter(tenant=tenant)
-        .filter(ended_at=None)
-        .select_related("project")
-        .order_by("created_at"),
-        invoices=Invoice.objects.filter(tenant=tenant).order_by("-period_start", "-created_at")[:INVOICES_SHOWN],
-        acts=AuditEvent.objects.filter(tenant=tenant).order_by("-occurred_at", "-pk")[:ACTS_SHOWN],
+        budgets=list(_budgets(tenant)),
+        invoices=list(Invoice.objects.filter(tenant=tenant).order_by("-period_start", "-created_at")[:INVOICES_SHOWN]),
+        acts=list(AuditEvent.objects.filter(tenant=tenant).order_by("-occurred_at", "-pk")[:ACTS_SHOWN]),
     )
 
 
@@ -94,12 +91,20 @@ def live_jobs(tenant: Tenant) -> list[LiveJob]:
     """The newest few that are not over."""
     jobs = list(_jobs(tenant, Q(state__in=LIVE))[:JOBS_SHOWN])
     costs = job_costs(tenant, [job.pk for job in jobs])
-    places = queue_places(tenant, jobs)
+    places = queue_places(tenant.pk, jobs)
     return [LiveJob(job=job, cost=costs[job.pk], place=places.get(job.pk)) for job in jobs]
 
 
 def _jobs(tenant: Tenant, which: Q) -> QuerySet[Job]:
     return Job.objects.filter(which, tenant=tenant).select_related("project").defer("spec").order_by("-created_at")
+
+
+def _members(tenant: Tenant) -> QuerySet[Membership]:
+    return Membership.objects.filter(tenant=tenant).select_related("user").order_by("created_at")[:PEOPLE_SHOWN]
+
+
+def _budgets(tenant: Tenant) -> QuerySet[Budget]:
+    return Budget.objects.filter(tenant=tenant, ended_at=None).select_related("project").order_by("created_at")
 
 
 def _keys(tenant: Tenant, now: datetime) -> QuerySet[ApiKey]:
