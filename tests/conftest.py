@@ -18,7 +18,7 @@ def _flush_restores_what_migrations_made() -> Iterator[None]:
     from django.db import connection
 
     from tenants import append_only
-    from tenants.billing import seeds
+    from tenants.billing import frozen, seeds
     from tenants.quotas.seeds import add_missing_limits
 
     original = TransactionTestCase._fixture_teardown
@@ -26,9 +26,11 @@ def _flush_restores_what_migrations_made() -> Iterator[None]:
     def teardown(case: TransactionTestCase) -> None:
         with connection.schema_editor() as editor:
             append_only.remove(editor, append_only.tables())
+            frozen.remove(editor)
         original(case)
         with connection.schema_editor() as editor:
             append_only.install(editor, append_only.tables())
+            frozen.install(editor)
         seeds.add_missing_prices()
         add_missing_limits()
 

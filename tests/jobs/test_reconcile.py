@@ -18,6 +18,7 @@ from jobs.services import reconcile
 from jobs.services.reconcile import all_checks, reconcile_billing
 from tenants import append_only
 from tenants.audit.models import AuditEvent
+from tenants.billing import frozen
 from tenants.billing.corrections import Correction, credit_note_create, invoice_void
 from tenants.billing.credits import credit_grant, mode_set, payment_record
 from tenants.billing.invoices import invoice_finalize
@@ -34,6 +35,7 @@ from tests.support.story import Person
 
 pytestmark = pytest.mark.django_db
 D = Decimal
+EVENTS = ("update", "delete", "truncate")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -83,10 +85,11 @@ def raw() -> Iterator[Any]:
     with connection.cursor() as cursor:
         if connection.vendor == "postgresql":
             cursor.execute("SET CONSTRAINTS ALL IMMEDIATE")
-        for table in append_only.tables():
-            for event in ("update", "delete", "truncate"):
-                on = f" ON {table}" if connection.vendor == "postgresql" else ""
-                cursor.execute(f"DROP TRIGGER IF EXISTS {table}_refuses_{event}{on}")
+        names = [(table, f"{table}_refuses_{event}") for table in append_only.tables() for event in EVENTS]
+        names += [(table, f"{table}_frozen_{event}") for table in (frozen.INVOICES, frozen.LINES) for event in EVENTS]
+        for table, name in names:
+            on = f" ON {table}" if connection.vendor == "postgresql" else ""
+            cursor.execute(f"DROP TRIGGER IF EXISTS {name}{on}")
         yield cursor
 
 
