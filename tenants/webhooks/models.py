@@ -60,5 +60,6 @@ class WebhookDelivery(TenantOwned):  # type: ignore[django-manager-missing]
     delivered_at = models.DateTimeField(null=True)
 
     class Meta:
+        verbose_name_plural = "webhook deliveries"
         constraints = [models.UniqueConstraint(fields=["endpoint", "event"], name="one_delivery_per_endpoint")]
         indexes = [models.Index(fields=["state", "next_try_at"], name="deliveries_due")]
