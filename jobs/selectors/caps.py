@@ -39,6 +39,11 @@ def live_jobs(tenant_ids: Collection[UUID]) -> list[LiveJob]:
         return [_live(*row) for row in rows.values_list("pk", "tenant_id", "project_id", "api_key_id", "spec__budget")]
 
 
+def live_job(job: Job) -> LiveJob:
+    """One job, started or not."""
+    return _live(job.pk, job.tenant_id, job.project_id, job.api_key_id, job.spec.get("budget"))
+
+
 def live_tenants() -> set[UUID]:
     """Tenants with such a job."""
     with platform_scope():

@@ -1,7 +1,7 @@
 """Caps: a started job that has used up what it, its key, its project or its tenant may is stopped, and keeps its work.
 
 Decided after each applied batch of the journal, for the tenants that were charged in it; a sweep finds what a process
-missed that died in between, and limits that were lowered meanwhile. Queued jobs are admission's.
+missed that died in between, and limits that were lowered meanwhile. Queued jobs wait.
 """
 
 from collections.abc import Callable, Collection, Mapping
@@ -9,7 +9,7 @@ from uuid import UUID
 
 from jobs.cap_rules import Reached, cap_reached
 from jobs.models import Job
-from jobs.selectors.caps import facts_of, live_jobs, live_tenants, usage_of_events
+from jobs.selectors.caps import facts_of, live_job, live_jobs, live_tenants, usage_of_events
 from jobs.services.cancel import job_stop
 from tenants.billing.selectors import Spending
 from tenants.scope import platform_scope
@@ -26,6 +26,15 @@ def caps_enforce(
     if not charged:
         return []
     return _enforce({tenant_id for tenant_id, _ in charged}, lambda: usage_of_events(source, newest))
+
+
+def cap_of_queued(job: Job) -> Reached | None:
+    """What a queued job would be stopped for as soon as it started; None: it may start.
+
+    It waits until a limit is raised or a month begins.
+    """
+    waiting = live_job(job)
+    return cap_reached(waiting, facts_of([waiting], {}))
 
 
 def caps_sweep() -> list[UUID]:

@@ -18,6 +18,7 @@ from jobs.models import Job, JobAttempt
 from jobs.runtime_client import RuntimeClient, RuntimeRefused, RuntimeUnreachable
 from jobs.services.attempts import attempt_close, attempt_follow
 from jobs.services.cancel import cancel_deliver
+from jobs.services.caps import cap_of_queued
 from jobs.services.drain import DRAINING, drained_for
 from jobs.services.places import Wait, line_turns, wait_of
 from jobs.services.transition import job_note, job_transition
@@ -62,6 +63,9 @@ def job_dispatch(job_id: UUID, *, runtime: RuntimeClient, status: RuntimeStatus 
         return Dispatch.WAITING
     if (why := drained_for(job.kind, status)) is not None:
         job_note(job, reason=DRAINING, message=why)
+        return Dispatch.WAITING
+    if (reached := cap_of_queued(job)) is not None:
+        job_note(job, reason=reached.reason, message=f"{reached.message} It starts when that allows it.")
         return Dispatch.WAITING
     if job.attempt - job.attempts_forgiven >= ATTEMPTS_MAX:
         message = f"The runtime lost this job {ATTEMPTS_MAX} times in a row; that is the limit."

@@ -11,6 +11,7 @@ from jobs.relay import Relay
 from jobs.runtime_client import RuntimeUnreachable
 from jobs.services.cancel import job_cancel
 from jobs.services.caps import caps_sweep
+from jobs.services.dispatch import Dispatch, job_dispatch
 from jobs.services.sweep import reconcile
 from tenants.audit.models import AuditEvent
 from tenants.models import User
@@ -19,7 +20,7 @@ from tenants.quotas.services import quota_set
 from tenants.scope import platform_scope
 from tests.support.caps import SECOND_US, running, set_cap_prices, set_clock, steps, stopped
 from tests.support.factories import UserFactory
-from tests.support.jobs import events_of, relay_all
+from tests.support.jobs import events_of, make_job, relay_all, reread
 from tests.support.memory_runtime import InMemoryRuntime
 from tests.support.story import Person
 
@@ -102,6 +103,21 @@ def test_a_runtime_that_is_away_is_told_when_it_is_back(alice: Person, runtime: 
 
 def unreachable(*args: Any) -> None:
     raise RuntimeUnreachable("connection refused", maybe_delivered=False)
+
+
+def test_a_queued_job_does_not_start_at_a_limit_and_starts_when_it_is_raised(
+    alice: Person, runtime: InMemoryRuntime, olga: User
+) -> None:
+    job, key = running(alice, runtime)
+    waiting = make_job(alice)
+    quota_set(by=olga, tenant=alice.tenant, resource=Resource.MONEY_PER_MONTH, limit=2)
+    steps(runtime, key, 2)
+    assert stopped(job) == "month_limit_reached"
+    assert job_dispatch(waiting.pk, runtime=runtime) == Dispatch.WAITING
+    row = reread(waiting)
+    assert (row.state, row.reason, row.attempt) == ("queued", "month_limit_reached", 0)
+    quota_set(by=olga, tenant=alice.tenant, resource=Resource.MONEY_PER_MONTH, limit=1000)
+    assert job_dispatch(waiting.pk, runtime=runtime) == Dispatch.ACCEPTED
 
 
 def test_without_live_jobs_nothing_is_looked_at(alice: Person, runtime: InMemoryRuntime) -> None:
