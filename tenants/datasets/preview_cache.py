@@ -1,6 +1,7 @@
 """Answers about sealed versions, kept as files under the state folder: a version never changes, so neither do they.
 
-The least recently used go when the folder outgrows its limit. Losing all of it costs only time.
+The least recently used go when the folder outgrows its limit: looked at by the hour, and by every process that has
+written an eighth of it. Losing all of it costs only time.
 """
 
 import contextlib
@@ -13,6 +14,23 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from django.conf import settings
+
+
+class _Written:
+    """Bytes this process has written since it looked at the folder last; threads share it, near enough is enough."""
+
+    def __init__(self) -> None:
+        self._size_bytes = 0
+
+    def add(self, size_bytes: int) -> int:
+        self._size_bytes += size_bytes
+        return self._size_bytes
+
+    def clear(self) -> None:
+        self._size_bytes = 0
+
+
+_written = _Written()
 
 
 def read(version_id: uuid.UUID, name: str) -> bytes | None:
@@ -34,6 +52,9 @@ def write(version_id: uuid.UUID, name: str, content: bytes) -> None:
         with tempfile.NamedTemporaryFile(dir=folder, prefix=".", delete=False) as draft:
             draft.write(content)
         Path(draft.name).replace(folder / name)
+    if _written.add(len(content)) >= settings.JOYNEXUS_PREVIEW_MAX_BYTES // 8:
+        _written.clear()
+        trim()
 
 
 def forget(version_id: uuid.UUID) -> None:

@@ -186,6 +186,15 @@ def test_what_was_not_used_for_longest_goes_first():
     assert [preview_cache.read(version_id, "a.json") is not None for version_id in ids] == [True, False, True]
 
 
+def test_a_process_that_writes_much_looks_after_the_limit_itself(settings):
+    settings.JOYNEXUS_PREVIEW_MAX_BYTES = 1000
+    preview_cache._written.clear()
+    for _ in range(100):
+        preview_cache.write(uuid.uuid4(), "a.json", b"x" * 50)
+    files = [path for path in settings.JOYNEXUS_PREVIEW_ROOT.rglob("*") if path.is_file()]
+    assert 0 < sum(path.stat().st_size for path in files) <= 1000 + 1000 // 8
+
+
 def test_a_disk_that_takes_nothing_refuses_no_answer(bob: Person, version: DatasetVersion, settings):
     settings.JOYNEXUS_PREVIEW_ROOT.write_text("a file where the folder should be")
     assert get(bob, version, "episodes/1").status_code == 200
