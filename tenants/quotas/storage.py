@@ -79,7 +79,8 @@ _expected: list[Callable[[Tenant], Stored]] = []
 
 def storage_counts(counts: Callable[[Tenant], Stored]) -> None:
     """Name a source of stored bytes: what its rows say a tenant holds. Apps do so once, when they are ready."""
-    _expected.append(counts)
+    if counts not in _expected:
+        _expected.append(counts)
 
 
 def storage_expected(tenant: Tenant) -> Stored:

@@ -7,6 +7,7 @@ import threading
 import time
 import uuid
 from collections import Counter
+from collections.abc import Callable
 from datetime import timedelta
 
 import pytest
@@ -305,6 +306,68 @@ def test_what_was_declared_and_derived_from_arrives_with_the_version(bob: Person
     append(bob, path, 0, CONTENT)
     version = bob.api.post(f"{path}/complete").json()
     assert (version["derived_from"], version["declared"]) == (str(parent.pk), {"robot_type": "panda"})
+
+
+def test_a_completion_that_fails_at_the_database_loses_no_byte_and_may_be_repeated(
+    bob: Person, monkeypatch, django_capture_on_commit_callbacks
+):
+    path = started(bob)
+    append(bob, path, 0, CONTENT)
+
+    def fail(*_, **__):
+        raise RuntimeError("the database went away")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(services, "audit", fail)
+        assert bob.api.post(f"{path}/complete").status_code == 500
+    assert (bob.api.get(path).json()["state"], storage_of(bob.tenant)) == ("receiving", Stored(reserved_bytes=1000))
+    with django_capture_on_commit_callbacks(execute=True):
+        version = bob.api.post(f"{path}/complete").json()
+    assert storage.received_path(uuid.UUID(version["id"])).read_bytes() == CONTENT
+    assert left() == [f"{version['id']}.zip"]
+
+
+def all_at_once(count: int, work: Callable[[], object]) -> list[object]:
+    """What ``count`` threads, each with a connection of its own, got or were refused with."""
+    outcomes: list[object] = []
+    ready = threading.Barrier(count)
+
+    def run() -> None:
+        ready.wait()
+        try:
+            outcomes.append(work())
+        except ApplicationError as refusal:
+            outcomes.append(refusal.code)
+        finally:
+            connection.close()
+
+    threads = [threading.Thread(target=run) for _ in range(count)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    return outcomes
+
+
+@pytest.mark.django_db(transaction=True)
+def test_of_eight_uploads_started_at_once_only_as_many_as_allowed_are_admitted(alice: Person):
+    set_limit(alice, Resource.UPLOADS, 1)
+    fields = {"tenant": alice.tenant, "actor": alice.actor, "name": "push", "size_bytes": 10, "sha256": DIGEST}
+    outcomes = all_at_once(8, lambda: resumable.upload_start(**fields) and "admitted")
+    assert Counter(outcomes) == {"admitted": 1, "quota_exceeded": 7}
+    assert storage_of(alice.tenant) == Stored(reserved_bytes=10)
+
+
+@pytest.mark.django_db(transaction=True)
+def test_four_completions_at_once_make_one_version(alice: Person):
+    who = {"tenant": alice.tenant, "actor": alice.actor}
+    upload = resumable.upload_start(**who, name="push", size_bytes=len(CONTENT), sha256=DIGEST)
+    resumable.upload_append(tenant=alice.tenant, upload_id=upload.pk, offset=0, source=io.BytesIO(CONTENT))
+    outcomes = all_at_once(4, lambda: resumable.upload_complete(**who, upload_id=upload.pk).pk)
+    assert (len(outcomes), len(set(outcomes))) == (4, 1)
+    with platform_scope():
+        assert DatasetVersion.objects.get().pk == outcomes[0]
+    assert storage_of(alice.tenant) == storage_expected(alice.tenant) == Stored(used_bytes=1000)
 
 
 class SlowSource:
