@@ -1,5 +1,6 @@
 """REST: what was used, and what it came to."""
 
+import re
 from collections.abc import Iterator
 from dataclasses import asdict
 from datetime import date
@@ -29,8 +30,11 @@ ROWS_MAX = 10_000  # of one JSON answer
 CSV_COLUMNS = ("group", "label", "meter", "quantity", "free_quantity", "free_reasons", "cost", "currency")
 
 
+_DAY = re.compile(r"\d{4}-\d\d-\d\d", re.ASCII)  # fromisoformat takes other forms too, which we do not promise
+
+
 def _day(text: object) -> date:
-    if not isinstance(text, str) or len(text) != len("2026-05-01"):
+    if not isinstance(text, str) or not _DAY.fullmatch(text):
         raise ValueError("a day is written like 2026-05-01")
     return date.fromisoformat(text)
 

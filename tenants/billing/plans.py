@@ -12,6 +12,7 @@ from django.db import IntegrityError, transaction
 from django.utils import timezone
 
 from tenants.audit.services import audit
+from tenants.billing.currencies import MINOR_PLACES
 from tenants.billing.models import Meter, PricePlan, PriceVersion, PriorityFactor, TenantPlan
 from tenants.billing.offers import Offer, offer_of
 from tenants.billing.tariffs import Tariffs
@@ -30,8 +31,11 @@ PRIORITY_MAX = 9
 def plan_create(*, by: User, code: str, name: str, currency: str, copy_of: PricePlan | None = None) -> PricePlan:
     """A new plan, on which nobody is yet; ``copy_of`` gives it the prices and factors that another has in force.
 
-    Raises ApplicationError 409 if the code is taken, 422 if the other plan is in another currency.
+    Raises ApplicationError 409 if the code is taken, 422 for a currency we cannot bill in or not the other plan's.
     """
+    if currency not in MINOR_PLACES:
+        known = ", ".join(sorted(MINOR_PLACES))
+        raise _invalid("currency", "currency_unknown", f"Currency {currency!r} is not one of {known}.")
     if copy_of is not None and copy_of.currency != currency:
         raise _invalid("copy_of", "currency_differs", f"{copy_of.code!r} is in {copy_of.currency}, not in {currency}.")
     try:

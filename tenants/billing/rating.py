@@ -46,7 +46,8 @@ class Rater:
         if tariffs.any_counts_on:
             months = {month_of(work.occurred_at) for work in works}
             rows = MeterTotal.objects.filter(tenant_id__in=tenants, meter__in=meters, month__in=months)
-            totals = {(row.tenant_id, row.meter, row.month): row.quantity for row in rows}
+            columns = rows.values_list("tenant_id", "meter", "month", "quantity")
+            totals = {(tenant_id, meter, month): quantity for tenant_id, meter, month, quantity in columns}
         return cls(tariffs, totals)
 
     def rate(self, work: MeteredWork) -> list[RatedLine] | None:

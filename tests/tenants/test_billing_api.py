@@ -83,7 +83,15 @@ def test_usage_of_another_tenants_job_is_as_empty_as_of_a_missing_one(story: Sto
 @pytest.mark.parametrize("path", ["/api/v1/usage", "/api/v1/usage/csv"])
 @pytest.mark.parametrize(
     "query",
-    ["?group_by=week", "?job=7", "?tenant=other", "?since=7", "?since=2026-02-31", "?until=2026-05-01T00:00:00Z"],
+    [
+        "?group_by=week",
+        "?job=7",
+        "?tenant=other",
+        "?since=7",
+        "?since=2026-02-31",
+        "?until=2026-05-01T00:00:00Z",
+        "?since=2026-W18-5",
+    ],
 )
 def test_a_wrong_parameter_is_named(alice: Person, path: str, query: str):
     answer = alice.api.get(path + query)

@@ -18,6 +18,7 @@ from tenants.models import User
 from tenants.scope import platform_scope
 from tests.support.factories import UserFactory, moment
 from tests.support.story import Person
+from tests.support.threads import all_at_once
 from tests.support.usage import ingest
 
 pytestmark = pytest.mark.django_db
@@ -125,6 +126,8 @@ def test_a_new_plan_may_begin_with_the_prices_of_another(operator: User, plan: P
         plan_create(by=operator, code="academic", name="Again", currency="EUR")
     with pytest.raises(ApplicationError, match="currency_differs"):
         plan_create(by=operator, code="dollars", name="Dollars", currency="USD", copy_of=plan)
+    with pytest.raises(ApplicationError, match="currency_unknown"):
+        plan_create(by=operator, code="shells", name="Shells", currency="XXX")
 
 
 def test_a_tenant_changes_plan_at_a_moment_and_the_move_is_audited(
@@ -205,3 +208,13 @@ def test_raising_a_price_leaves_what_was_rated_untouched(operator: User, plan: P
     announce(operator, plan, amount=Decimal(500))
     with platform_scope():
         assert list(RatedUsage.objects.values_list("pk", "amount", "price_id")) == rows
+
+
+@pytest.mark.django_db(transaction=True)
+def test_of_operators_who_saw_the_same_version_one_changes_it() -> None:
+    olga, plan, start = UserFactory(is_staff=True), PricePlan.objects.get(code=DEFAULT_PLAN), soon()
+    outcomes = all_at_once(lambda number: announce(olga, plan, valid_from=start + timedelta(days=number)), count=4)
+    refused = [outcome for outcome in outcomes if isinstance(outcome, ApplicationError)]
+    assert [error.code for error in refused] == ["precondition_failed"] * 3
+    plan.refresh_from_db()
+    assert (plan.version, plan.prices.filter(meter="train.samples").count()) == (2, 2)
