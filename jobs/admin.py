@@ -101,7 +101,7 @@ class JobAdmin(ReadOnly):
             label=_named,
         )
 
-    @admin.action(description="Run again", permissions=["act"])
+    @admin.action(description="Re-queue", permissions=["act"])
     def requeue(self, request: HttpRequest, chosen: "QuerySet[Job]") -> HttpResponse | None:
         return confirm_then(
             self,

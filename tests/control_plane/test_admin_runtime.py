@@ -1,11 +1,14 @@
 """Acts on the runtime's and the books' screens of the operators' admin."""
 
+from time import monotonic
 from typing import Any
 
 import pytest
 from django.test import Client
 from django.utils import timezone
+from kombu import Queue
 
+from control_plane.celery import app
 from jobs import runtime_client, tasks
 from jobs.models import OutboxMessage
 from jobs.services.outbox import RECONCILE_BOOKS
@@ -76,3 +79,29 @@ def test_who_may_only_look_changes_nothing(onlooker: Client, runtime: InMemoryRu
     assert 'name="act"' not in onlooker.get(page).content.decode()
     assert send(onlooker, page, act, service="training", reason="x").status_code == 403
     assert acts() == []
+
+
+def test_messages_that_wait_at_the_broker_are_counted(operator: Client):
+    def page() -> str:
+        return operator.get(RUNTIME).content.decode()
+
+    with app.connection_for_write() as connection:
+        queue = Queue(app.conf.task_default_queue, channel=connection.default_channel, durable=True)
+        queue.declare()
+        queue.purge()
+        assert "waiting for a worker: celery 0, webhooks 0" in page()
+        for number in range(3):
+            connection.default_channel.basic_publish(
+                connection.default_channel.prepare_message(str(number)), routing_key=queue.name, exchange=""
+            )
+        assert "waiting for a worker: celery 3, webhooks 0" in page()
+        queue.purge()
+
+
+def test_a_broker_that_is_away_is_said_and_does_not_hold_up_the_page(
+    operator: Client, monkeypatch: pytest.MonkeyPatch, tmp_path: Any
+):
+    monkeypatch.setattr(app.conf, "broker_read_url", f"redis+socket://{tmp_path}/nowhere.sock")
+    began_s = monotonic()
+    assert "unreachable" in operator.get(RUNTIME).content.decode()
+    assert monotonic() - began_s < 10

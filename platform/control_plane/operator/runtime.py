@@ -8,9 +8,9 @@ from django import forms
 from django.db.models import Count, Min
 from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
 
-from control_plane.health import check_broker
 from control_plane.operator.acts import Act, ActForm, acts_by_name, is_done, offers, sent_act
 from control_plane.operator.attention import queue_now
+from control_plane.operator.broker import broker_now
 from control_plane.operator.screens import framed, screen
 from gpu_runtime.protocol.services import Service
 from jobs.models import OutboxMessage, RuntimeCursor, RuntimeSnapshot
@@ -100,7 +100,7 @@ def runtime_page(request: HttpRequest) -> HttpResponse:
         queue=queue_now(),
         journals=journals(),
         backlog=backlog(),
-        broker_fault=broker_fault(),
+        broker=broker_now(),
     )
 
 
@@ -123,12 +123,3 @@ def backlog() -> list[Backlog]:
     waiting = OutboxMessage.objects.filter(sent_at=None).values("topic")
     rows = waiting.annotate(count=Count("pk"), oldest=Min("created_at")).order_by("oldest")
     return [Backlog(topic=row["topic"], count=row["count"], oldest=row["oldest"]) for row in rows]
-
-
-def broker_fault() -> str:
-    """Why the broker cannot be reached; empty if it can."""
-    try:
-        check_broker()
-    except Exception as error:  # every transport has its own
-        return f"{type(error).__name__}: {error}"
-    return ""
