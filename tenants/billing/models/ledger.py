@@ -71,6 +71,9 @@ class LedgerTransaction(TenantOwned, AppendOnly):  # type: ignore[django-manager
     class Meta:
         constraints = [models.UniqueConstraint(fields=["tenant", "kind", "reference"], name="moved_once")]
 
+    def __str__(self) -> str:
+        return f"{self.kind} {self.reference}"
+
 
 class LedgerEntry(TenantOwned, AppendOnly):
     """One account's side of a transaction."""
@@ -82,6 +85,7 @@ class LedgerEntry(TenantOwned, AppendOnly):
     period = models.DateField(null=True)  # of usage: first day of the month whose invoice it is on
 
     class Meta:
+        verbose_name_plural = "ledger entries"
         indexes = [models.Index(fields=["tenant", "account"], name="entries_by_account")]
 
 
