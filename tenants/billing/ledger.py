@@ -9,7 +9,7 @@ from uuid import UUID
 from django.db import transaction
 from django.db.models import Sum
 
-from tenants.billing.models import Account, BillingAccount, BillingMode, Invoice, LedgerEntry, LedgerKind
+from tenants.billing.models import Account, BillingAccount, Invoice, LedgerEntry, LedgerKind
 from tenants.billing.models import LedgerTransaction as Transaction
 from tenants.errors import ApplicationError
 from tenants.identity import Actor
@@ -124,12 +124,6 @@ def balance_change(entries: Sequence[Entry], account: Account) -> Decimal:
 def user_of(by: Actor | User | None) -> User | None:
     """The person behind an act, if there is one."""
     return by.user if isinstance(by, Actor) else by
-
-
-def credit_exhausted(tenant: Tenant) -> bool:
-    """True for a prepaid tenant with nothing left to pay with: neither free credit nor funds held for its jobs."""
-    account = account_of(tenant)
-    return account.mode == BillingMode.PREPAID and account.credit + account.held <= 0
 
 
 def outstanding(invoice: Invoice) -> Decimal:
