@@ -10,7 +10,7 @@ from tenants.audit.models import AuditEvent
 
 
 class ByActor(Typed):
-    title = "actor (e-mail, or a key's id)"
+    title = "actor (part of the name)"
     parameter_name = "actor"
     lookup = "actor_name__icontains"
 
@@ -45,7 +45,7 @@ class AuditEventAdmin(ReadOnly):
     list_select_related = ["tenant"]
     search_fields = ["actor_name", "verb", "object_name", "=object_id", "reason", "=request_id", "tenant__name"]
     date_hierarchy = "occurred_at"
-    ordering = ["-occurred_at", "-pk"]
+    ordering = ["-pk"]  # as they came; the key is the index
 
     @admin.display(description="Change")
     def changed(self, event: AuditEvent) -> str:

@@ -17,6 +17,8 @@ from tenants.append_only import AppendOnly
 from tenants.audit.models import AuditEvent
 from tenants.billing import models as billing
 from tenants.models import Tenant, User
+from tenants.quotas.limits import limit_of
+from tenants.quotas.models import DefaultQuota, Resource
 from tenants.scope import platform_scope
 from tests.support.factories import TenantFactory, make_key
 from tests.support.jobs import make_job
@@ -186,3 +188,43 @@ def test_rights_are_given_by_groups_by_superusers_only_and_with_a_trace(
         acts = list(AuditEvent.objects.order_by("pk").values_list("verb", "after"))
     assert [verb for verb, _ in acts] == ["group.created", "user.changed"]
     assert acts[1][1] == {"groups": ["support"]}
+
+
+def test_the_platforms_limit_is_changed_by_its_service_and_written_down(
+    operator: Client, onlooker: Client, alice: Person
+):
+    row = DefaultQuota.objects.get(resource=Resource.RUNNING_JOBS)
+    page = address("quotas.defaultquota", "change", row.pk)
+    assert onlooker.post(page, {"limit": "1"}).status_code == 403
+    assert operator.post(page, {"limit": "24"}).status_code == 302
+    assert limit_of(alice.tenant, Resource.RUNNING_JOBS) == 24
+    assert operator.post(address("quotas.defaultquota", "delete", row.pk), {"post": "yes"}).status_code == 403
+    with platform_scope():
+        act = AuditEvent.objects.get(verb="default_quota.set")
+    assert (act.before, act.after) == (
+        {"resource": "running_jobs", "limit": 16},
+        {"resource": "running_jobs", "limit": 24},
+    )
+
+
+def test_the_audit_log_is_searched_by_tenant_actor_verb_and_object(operator: Client, story: Story):
+    job = make_job(story.alice)
+    make_job(story.charlie)
+
+    def found(**wanted: str) -> int:
+        return operator.get(address("audit.auditevent"), wanted).context["cl"].result_count
+
+    everything = found()
+    assert found(tenant_slug=story.charlie.tenant.slug) == 1
+    assert found(actor="alice@") == 1
+    assert found(verb_begins="job.") == everything == 2
+    assert found(object=str(job.pk)) == 1
+    assert found(object=str(job.pk), tenant_slug=story.charlie.tenant.slug) == 0
+    assert found(verb_begins="member.") == 0
+    page = operator.get(address("audit.auditevent"), {"object": "x", "q": "y"}).content.decode()
+    assert '<input type="hidden" name="q" value="y">' in page  # a filter keeps the others
+    assert '<input type="hidden" name="object" value="x">' in page
+
+
+def test_a_password_is_changed_where_everybody_changes_theirs(operator: Client):
+    assert operator.get("/admin/password_change/")["Location"] == reverse("account_change_password")

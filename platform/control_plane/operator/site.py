@@ -3,9 +3,9 @@
 from typing import Any
 
 from django.contrib import admin
-from django.http import HttpRequest, HttpResponse
+from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
 from django.template.response import TemplateResponse
-from django.urls import URLPattern, URLResolver
+from django.urls import URLPattern, URLResolver, reverse
 
 from control_plane.operator.csv_export import export_as_csv
 from tenants.admin_base import AcrossTenants
@@ -36,6 +36,10 @@ class OperatorSite(admin.AdminSite):
         from control_plane.accounts.operators import operator_login
 
         return operator_login(request)
+
+    def password_change(self, request: HttpRequest, extra_context: dict[str, Any] | None = None) -> HttpResponse:
+        """That of everybody, which asks for the present one and tells the other sessions."""
+        return HttpResponseRedirect(reverse("account_change_password"))
 
     def register(self, model_or_iterable: Any, admin_class: Any = None, **options: Any) -> None:
         """Ours only: the lists that packages bring along would write past our services, and past the audit log."""
