@@ -6,7 +6,7 @@ from pathlib import Path
 
 import httpx
 import pytest
-from asgiref.sync import sync_to_async
+from channels.db import database_sync_to_async
 
 from control_plane.asgi import application
 from tenants.datasets import storage
@@ -36,7 +36,7 @@ async def test_a_chunk_beyond_the_common_limit_arrives_and_one_beyond_its_own_is
         digest = {"X-Content-SHA256": hashlib.sha256(CONTENT).hexdigest()}
         answer = await http.patch(path, content=CONTENT, headers=chunk | digest)
         assert (answer.status_code, answer.json().get("offset")) == (200, len(CONTENT)), answer.text
-        assert await sync_to_async(received)() == CONTENT
+        assert await database_sync_to_async(received)() == CONTENT
         too_long = await http.patch(path, content=bytes(64 * 2**20 + 1), headers=chunk)
         assert (too_long.status_code, too_long.json()["type"]) == (413, "urn:joynexus:problem:body-too-large")
         assert (await http.get(path)).json()["offset"] == len(CONTENT)
