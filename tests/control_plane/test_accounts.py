@@ -10,6 +10,7 @@ from django.core import mail
 from django.core.cache import cache
 from django.test import Client
 
+from control_plane.accounts.sessions import device
 from tenants.models import Membership, User
 from tenants.scope import platform_scope
 from tests.support.factories import PASSWORD, UserFactory
@@ -172,6 +173,20 @@ def test_a_session_is_listed_and_can_be_ended_from_another(alice: Person):
     assert there.get("/api/v1/me").status_code == 401
     assert here.get("/api/v1/me").status_code == 200
     assert "account.sessions_ended" in verbs(alice)
+
+
+@pytest.mark.parametrize(
+    ("user_agent", "shown"),
+    [
+        ("Mozilla/5.0 (X11; Linux x86_64; rv:140.0) Gecko/20100101 Firefox/140.0", "Firefox on Linux"),
+        ("Mozilla/5.0 (Windows NT 10.0) AppleWebKit/537.36 Chrome/150.0 Safari/537.36 Edg/150.0", "Edge on Windows"),
+        ("Mozilla/5.0 (iPhone; CPU iPhone OS 19_0 like Mac OS X) Version/19.0 Safari/604.1", "Safari on iPhone"),
+        ("curl/8.0", "curl/8.0"),
+        ("", "an unknown browser"),
+    ],
+)
+def test_a_session_is_named_by_its_browser(user_agent: str, shown: str):
+    assert device(user_agent) == shown
 
 
 def test_all_other_sessions_end_at_once_but_nobody_elses(alice: Person, bob: Person):

@@ -19,6 +19,10 @@ _NO_ADDRESS = "::"  # behind a unix socket everybody shares one allowance
 class AccountAdapter(DefaultAccountAdapter):
     """Accounts are made by invitations, `bootstrap` and operators only."""
 
+    error_messages = DefaultAccountAdapter.error_messages | {
+        "email_password_mismatch": "The e-mail address and the password do not match.",
+    }
+
     def is_open_for_signup(self, request: HttpRequest) -> bool:
         return False
 

@@ -12,6 +12,19 @@ from control_plane.accounts.trail import account_audit
 from tenants.access_changes import access_changed
 from tenants.models import User
 
+# The first mark that is found decides: most browsers name others too, for the sake of old pages.
+_BROWSERS = (
+    ("Edg/", "Edge"),
+    ("OPR/", "Opera"),
+    ("Firefox/", "Firefox"),
+    ("Chrome/", "Chrome"),
+    ("Safari/", "Safari"),
+)
+_SYSTEMS = (
+    *(("Android", "Android"), ("iPhone", "iPhone"), ("iPad", "iPad")),
+    *(("Windows", "Windows"), ("Mac OS", "macOS"), ("Linux", "Linux")),
+)
+
 
 @login_required
 @never_cache
@@ -27,7 +40,14 @@ def sessions_page(request: HttpRequest) -> HttpResponse:
         access_changed([request.user.pk])
         return HttpResponseRedirect(reverse("usersessions_list"))
     rows = sorted(UserSession.objects.purge_and_list(request.user), key=lambda row: row.created_at, reverse=True)
-    return render(request, "account/sessions.html", {"sessions": rows})
+    return render(request, "account/sessions.html", {"sessions": [(row, device(row.user_agent)) for row in rows]})
+
+
+def device(user_agent: str) -> str:
+    """What a person would call it, as far as a browser tells the truth: "Firefox on Linux"."""
+    browser = next((name for mark, name in _BROWSERS if mark in user_agent), "")
+    system = next((name for mark, name in _SYSTEMS if mark in user_agent), "")
+    return " on ".join(part for part in (browser, system) if part) or user_agent[:60] or "an unknown browser"
 
 
 def _chosen(request: HttpRequest, user: User) -> list[UserSession]:

@@ -4,7 +4,7 @@ So nobody is locked out of the log-in, and its limits still hold, only per proce
 """
 
 import logging
-import time
+from time import monotonic as clock_s
 from typing import Any
 
 from django.core.cache.backends.locmem import LocMemCache
@@ -16,10 +16,14 @@ logger = logging.getLogger(__name__)
 _LEAVE_ALONE_S = 5.0  # after a failure the server is not asked for a while: each asking may take half a second
 
 
+_SAY_EVERY_S = 60.0
+
+
 class _Outage:
     """When the server may be asked again; one for the process, as Django keeps a cache per thread."""
 
     until_s = float("-inf")
+    say_again_s = float("-inf")
 
 
 class LastingCache(RedisCache):
@@ -51,10 +55,16 @@ class LastingCache(RedisCache):
         return self._ask("has_key", *args, **kwargs)
 
     def _ask(self, verb: str, *args: Any, **kwargs: Any) -> Any:
-        if time.monotonic() >= _Outage.until_s:
+        if clock_s() >= _Outage.until_s:
             try:
                 return getattr(super(), verb)(*args, **kwargs)
             except (RedisError, OSError) as error:
-                _Outage.until_s = time.monotonic() + _LEAVE_ALONE_S
-                logger.warning("the cache is away, limits are kept per process: %s", error)
+                _Outage.until_s = clock_s() + _LEAVE_ALONE_S
+                _say(error)
         return getattr(self._here, verb)(*args, **kwargs)
+
+
+def _say(error: Exception) -> None:
+    if monotonic() >= _Outage.say_again_s:
+        _Outage.say_again_s = monotonic() + _SAY_EVERY_S
+        logger.warning("the cache is away, limits are kept per process: %s", error)
