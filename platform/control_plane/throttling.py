@@ -3,8 +3,10 @@
 Windows are whole minutes of the clock, counted in the shared cache, so every process sees the same counts; around
 the turn of a minute a burst may thus reach twice the limit. One key may use half of its tenant's limit: a script that
 runs wild leaves room for people and for other keys. Stopping a job has a count of its own, because whoever has used up
-their requests must still be able to stop what costs money. Pages, health and metrics are not limited here. A cache
-that is away lets everything through and is logged once a minute.
+their requests must still be able to stop what costs money. Pages, health and metrics are not limited here.
+
+The deployment's cache counts on per process while its server is away (`control_plane.conf.cache`). Whatever else a
+cache raises lets everything through and is logged once a minute: limits must never be what takes the API down.
 """
 
 import hashlib

@@ -79,9 +79,10 @@ def test_a_session_counts_for_its_tenant(alice: Person):
     assert browser.get("/login/").status_code != 429
 
 
-def test_a_raised_limit_counts_at_once(alice: Person):
+def test_a_raised_limit_counts_at_once(alice: Person, at_noon):
     limit(alice, 2)
     assert [alice.api.get(ME).status_code for _ in range(2)] == [200, 429]
+    at_noon.shift(1)
     limit(alice, 100)
     assert alice.api.get(ME).status_code == 200
 

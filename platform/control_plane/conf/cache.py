@@ -65,6 +65,6 @@ class LastingCache(RedisCache):
 
 
 def _say(error: Exception) -> None:
-    if monotonic() >= _Outage.say_again_s:
-        _Outage.say_again_s = monotonic() + _SAY_EVERY_S
+    if clock_s() >= _Outage.say_again_s:
+        _Outage.say_again_s = clock_s() + _SAY_EVERY_S
         logger.warning("the cache is away, limits are kept per process: %s", error)
