@@ -83,10 +83,19 @@ FIELD_CODES: dict[str, str] = {
     "nothing_explored": "every action dimension is held fixed",
     "unknown_environment": "the runtime has no such simulator",
     "too_many_seats": "a tenant may not hold so many environments at once",
+    "quota_exceeded": "more environment seats than your limit are asked for",
+    "cost_unbounded": "by its specification the job may cost more than any hold; give `budget.max_cost`",
+    "unknown_project": "no project of yours has that slug",
+    "project_archived": "the project takes nothing new",
+    "not_this_keys": "the API key is bound to another project",
 }
 
 SUBMIT_DESCRIPTION = (
     "Queue a job. 202: it is durable and starts when the runtime takes it.\n\n"
+    "Limits on what runs at once never refuse: the job waits in line, and `queue` tells why and where. Refused are "
+    "403 `tenant_paused`; 409 `quota_exceeded` (queued jobs, compute of the month); 402 `spend_limit_reached` (cap of "
+    "the key, money of the month, hard budget) and `insufficient_credit`, with the limit and what is used of it. "
+    "POST /jobs/estimate tells all of that beforehand.\n\n"
     "Refused with 422, `errors[]` names each field by JSON pointer. Beside the codes of a value that has the wrong "
     "form or range (`missing`, `extra_forbidden`, `less_than_equal`, …) there are:\n\n"
     + "\n".join(f"- `{code}`: {meaning}" for code, meaning in FIELD_CODES.items())

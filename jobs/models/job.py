@@ -48,6 +48,7 @@ class Job(TenantOwned):  # type: ignore[django-manager-missing]
             models.Index(fields=["tenant", "-created_at"], name="job_by_tenant"),
             models.Index(fields=["tenant", "state", "-priority", "created_at"], name="job_in_line"),
             models.Index(fields=["state", "lease_until"], name="job_by_state"),
+            models.Index(fields=["tenant", "kind", "base_model", "head", "-finished_at"], name="job_by_likeness"),
         ]
 
 

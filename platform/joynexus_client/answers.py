@@ -46,6 +46,73 @@ class DatasetImport(TypedDict):
     version_id: str | None
 
 
+class QueuePlace(TypedDict):
+    """Why a job waits (``reason`` empty: it starts soon) and how many of the tenant's jobs are before it."""
+
+    reason: str
+    position: int
+    of: int
+
+
+class JobBudget(TypedDict):
+    """Where a job ends, whatever it has still to do."""
+
+    max_cost: str | None
+    max_compute_s: int | None
+
+
+class CostRange(TypedDict):
+    """Money as exact digits."""
+
+    low: str
+    likely: str
+    high: str
+
+
+class EstimateLine(TypedDict):
+    """One meter; None where the quantity is unknown, and then it is in no sum."""
+
+    meter: str
+    basis: str
+    low: int | None
+    likely: int | None
+    high: int | None
+    price: dict[str, Any]
+    cost: CostRange | None
+
+
+class EstimateCost(CostRange):
+    complete: bool
+
+
+class Estimate(TypedDict):
+    """What submitting would cost, reserve and be refused with, and the place in line."""
+
+    project: str
+    priority: int
+    priority_permille: int
+    currency: str
+    lines: list[EstimateLine]
+    cost: EstimateCost
+    hold: str
+    admitted: bool
+    refusals: list[dict[str, Any]]
+    queue: QueuePlace
+
+
+class Quota(TypedDict):
+    """A limit and what is used of it. ``project`` None: of the whole tenant; ``limit`` None: unlimited."""
+
+    resource: str
+    unit: str
+    project: dict[str, str] | None
+    limit: int | None
+    used: int | None
+    source: Literal["own", "default", "none"]
+    expires_at: str | None
+    etag: str | None
+
+
 class Job(TypedDict):
     """A job: on demonstrations (``dataset``), or from a policy (``policy``) in ``environments``.
 
@@ -56,9 +123,13 @@ class Job(TypedDict):
     id: str
     kind: JobKind
     name: str
+    project: str
+    priority: int
     state: str
     reason: str
     message: str
+    queue: QueuePlace | None
+    budget: JobBudget
     base_model: str
     head: str
     dataset: dict[str, Any] | None

@@ -8,7 +8,7 @@ from typing import Any
 
 import httpx
 
-from joynexus_client.answers import PriceList, PriceRow, UsageGroup, UsageRow
+from joynexus_client.answers import PriceList, PriceRow, Quota, UsageGroup, UsageRow
 from joynexus_client.artifacts import Artifacts
 from joynexus_client.datasets import Datasets
 from joynexus_client.jobs import Jobs
@@ -81,6 +81,10 @@ class Client:
     def usage_csv(self, to: Path | str, *, group_by: UsageGroup = "meter", **wanted: str | None) -> Path:
         """Save usage as a table; the filters are those of `usage`."""
         return self._transport.save("/api/v1/usage/csv", Path(to), accept="text/csv", group_by=group_by, **wanted)
+
+    def quotas(self) -> list[Quota]:
+        """Every limit of the tenant and of its projects, with what is used of it now."""
+        return [*self._transport.get("/api/v1/quotas")["results"]]
 
     def prices(self) -> list[PriceRow]:
         """Every published price of the tenant's plan, by meter and newest first; ``state`` says which is in force."""

@@ -8,6 +8,7 @@ from typing import Any
 from joynexus_client.answers import (
     Artifact,
     ArtifactKind,
+    Estimate,
     EvaluationReport,
     Event,
     EventPage,
@@ -38,13 +39,31 @@ class Jobs:
         job: Job = self._transport.post("/api/v1/jobs", spec, idempotency_key=idempotency_key)
         return job
 
+    def estimate(self, spec: dict[str, Any]) -> Estimate:
+        """What submitting this would cost, whether it would be admitted, and its place in line. Changes nothing.
+
+        Raises Invalid as `submit` does.
+        """
+        estimate: Estimate = self._transport.post("/api/v1/jobs/estimate", spec)
+        return estimate
+
     def get(self, job_id: str) -> Job:
         job: Job = self._transport.get(f"/api/v1/jobs/{job_id}")
         return job
 
-    def list(self, *, state: str | None = None, kind: JobKind | None = None, q: str | None = None) -> Iterator[Job]:
+    def list(
+        self,
+        *,
+        state: str | None = None,
+        kind: JobKind | None = None,
+        project: str | None = None,
+        priority: int | None = None,
+        q: str | None = None,
+    ) -> Iterator[Job]:
         """Newest first, page by page as you read."""
-        return self._transport.pages("/api/v1/jobs", state=state, kind=kind, q=q, limit=200)
+        return self._transport.pages(
+            "/api/v1/jobs", state=state, kind=kind, project=project, priority=priority, q=q, limit=200
+        )
 
     def cancel(self, job_id: str) -> Job:
         """Ask a job to stop. Raises Conflict if it has already succeeded or failed."""
