@@ -14,8 +14,6 @@ from redis.exceptions import RedisError
 logger = logging.getLogger(__name__)
 
 _LEAVE_ALONE_S = 5.0  # after a failure the server is not asked for a while: each asking may take half a second
-
-
 _SAY_EVERY_S = 60.0
 
 
