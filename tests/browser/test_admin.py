@@ -153,10 +153,11 @@ def test_screens_are_accessible_fit_and_keep_the_policy(
         admin.goto(f"{stack.url}/admin/{path}")
         admin.wait_for_load_state("networkidle")
         shoot(admin, f"{path.strip('/').replace('/', '-') or 'attention'}-{scheme}-{width}")
+        assert complaints == [], path
         found = Axe().run(admin).response["violations"]
         assert [f"{path} {v['id']}: {v['nodes'][0]['html'][:160]}" for v in found] == []
+        complaints.clear()  # axe measures with styles of its own, which the policy refuses
         assert admin.evaluate("() => document.documentElement.scrollWidth") <= width, path
-    assert complaints == []
 
 
 def shoot(page: Page, name: str) -> None:
