@@ -87,7 +87,7 @@ class Gallery:
 
 def gallery(tenant: Tenant, job_id: UUID, wish: Wish) -> Gallery:
     """Newest first. Raises the same 404 for a missing and for a foreign job."""
-    every = artifact_list(tenant, job_id).filter(kind="video")
+    every = artifact_list(tenant, job_id).filter(kind="video", deleted_at=None)
     chosen = _chosen(every, wish)
     shown = [_video(artifact) for artifact in chosen[: wish.shown]]
     tasks = {str(task) for task in every.order_by().values_list("manifest__task", flat=True).distinct() if task}

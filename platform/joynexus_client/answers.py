@@ -201,6 +201,8 @@ class Artifact(TypedDict):
     sha256: str
     manifest: dict[str, Any]
     created_at: str
+    keep_until: str | None  # then it is deleted; None: until you do so
+    deleted_at: str | None  # its file is gone, what is said of it stays
     download: str
 
 
