@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from datetime import UTC, date, datetime, time
 from uuid import UUID
 
+from celery.exceptions import SoftTimeLimitExceeded
 from django.utils import timezone
 
 from tenants.billing.invoices import invoice_draft, invoice_finalize
@@ -42,6 +43,8 @@ def months_close(tenant_ids: Sequence[UUID], *, now: datetime | None = None) -> 
         for month in _open_months(tenant, now):
             try:
                 closed += _close_or_draft(tenant, month, now)
+            except SoftTimeLimitExceeded:  # the worker's, about all of them: the next hour does the rest
+                raise
             except Exception:
                 logger.exception("%s of tenant %s cannot be closed", f"{month:%Y-%m}", tenant.pk)
     return closed

@@ -5,6 +5,7 @@ from threading import Barrier, Thread
 from typing import Any
 
 import pytest
+from celery.exceptions import SoftTimeLimitExceeded
 from django.db import connection
 
 from tenants.billing import tasks
@@ -69,6 +70,23 @@ def test_one_tenants_trouble_is_not_anothers(alice: Person, charlie: Person, cap
     assert invoices() == [("Charlie's lab", MAY, "final")]
     assert f"2026-05 of tenant {alice.tenant.pk} cannot be closed" in caplog.text
     Tenant.objects.filter(pk=alice.tenant.pk).update(currency="EUR")
+    close_all(AFTER_MAY)
+    assert len(invoices()) == 2
+
+
+def test_a_worker_out_of_time_stops_and_the_next_run_does_the_rest(
+    alice: Person, charlie: Person, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    use(alice.tenant, 100_000)
+    use(charlie.tenant, 100_000)
+
+    def out_of_time(**_: Any) -> None:
+        raise SoftTimeLimitExceeded
+
+    with monkeypatch.context() as patch:
+        patch.setattr("tenants.billing.closing.invoice_finalize", out_of_time)
+        with pytest.raises(SoftTimeLimitExceeded):
+            close_all(AFTER_MAY)
     close_all(AFTER_MAY)
     assert len(invoices()) == 2
 

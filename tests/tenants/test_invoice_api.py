@@ -8,6 +8,8 @@ from uuid import uuid4
 
 import pytest
 from asgiref.sync import async_to_sync
+from django.db import connection
+from django.test.utils import CaptureQueriesContext
 from django.utils import timezone
 
 from tenants.billing.corrections import Correction, credit_note_create
@@ -58,6 +60,23 @@ def test_the_list_shows_newest_first_and_filters_by_state(alice: Person) -> None
     assert [(row["period_start"], row["state"]) for row in rows] == [("2026-06-01", "draft"), ("2026-05-01", "final")]
     assert [row["state"] for row in alice.api.get("/api/v1/invoices?state=final").json()["results"]] == ["final"]
     assert alice.api.get("/api/v1/invoices?state=paid").status_code == 422
+
+
+@pytest.mark.parametrize("path", ["/api/v1/invoices", "/api/v1/ledger"])
+def test_a_long_list_takes_as_many_queries_as_a_short_one(alice: Person, path: str) -> None:
+    def count() -> int:
+        with CaptureQueriesContext(connection) as queries:
+            assert alice.api.get(path).status_code == 200
+        return len(queries)
+
+    use(alice.tenant, 100_000)
+    invoice = close_may(alice.tenant)
+    count()  # the first use of a key in a while is written down
+    few = count()
+    for _ in range(5):
+        lines = [Correction(description="x", amount=Decimal("0.10"))]
+        credit_note_create(by=alice.user, invoice=invoice, reason="x", lines=lines)
+    assert count() == few
 
 
 def test_the_csv_holds_plain_numbers_and_no_formula(alice: Person) -> None:
