@@ -8,6 +8,7 @@ from allauth.mfa.totp.internal.auth import TOTP, format_hotp_value, hotp_value, 
 from allauth.usersessions.models import UserSession
 from django.core import mail
 from django.core.cache import cache
+from django.core.management import CommandError, call_command
 from django.test import Client
 
 from control_plane.accounts.sessions import device
@@ -276,3 +277,22 @@ def test_the_admins_log_in_is_the_one_with_limits(client: Client, alice: Person)
     assert client.post("/admin/login/", {"username": "alice@example.org", "password": PASSWORD}).status_code == 302
     assert client.get("/api/v1/me").status_code == 401
     assert alice.browser().get("/admin/login/").status_code == 403
+
+
+def test_who_lost_phone_and_codes_is_let_in_again_by_an_operator_and_that_is_told(alice: Person):
+    browser, _ = with_totp(alice)
+    call_command("reset_second_factor", "Alice@example.org", reason="seen in person")
+    assert browser.get("/api/v1/me").status_code == 401
+    assert log_in("alice@example.org")[1]["Location"] == "/"
+    told = alice.api.get("/api/v1/audit?verb=account.mfa_reset").json()["results"]
+    assert [(event["actor_kind"], event["reason"]) for event in told] == [("system", "seen in person")]
+    for email in ("alice@example.org", "nobody@example.org"):
+        with pytest.raises(CommandError):
+            call_command("reset_second_factor", email, reason="again")
+
+
+def test_the_admin_shows_nobodys_factors_and_sessions(client: Client):
+    client.force_login(UserFactory(is_staff=True, is_superuser=True))
+    for table in ("mfa/authenticator", "usersessions/usersession", "account/emailaddress"):
+        assert client.get(f"/admin/{table}/").status_code == 404
+    assert client.get("/admin/tenants/user/").status_code == 200
