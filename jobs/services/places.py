@@ -67,11 +67,11 @@ class _Scope:
 
     def wait_for(self, resource: Resource, wanted: Use) -> Wait:
         limit, asked = self.limits[resource], wanted[resource]
-        told = f"{self.name} may have {limit} {_NOUNS[resource]} at once"
+        told = f"{self.name}'s limit of {_NOUNS[resource]} is {limit}"
         if limit is not None and asked > limit:
-            told += f" and this job asks for {asked}: it starts when the limit is raised."
+            told += f" and this job asks for {asked}; it starts when the limit is raised."
         else:
-            told += ": it starts when enough of them have ended."
+            told += "; it starts when enough of them have ended."
         everybody = resource == Resource.RUNNING_JOBS and self.name == _TENANT
         return Wait(reason=f"quota_{resource}", message=told, for_all_behind=everybody)
 

@@ -87,7 +87,7 @@ def test_the_pages_show_place_and_reason_and_filter_by_what_there_is(alice: Pers
     page = browser.get("/jobs/").content.decode()
     assert "1 of 3 in line, priority 8" in page
     assert "3 of 3 in line" in page
-    assert "may have 1 running jobs at once" in page
+    assert "limit of running jobs is 1; it starts when enough of them have ended." in page
     one = browser.get(f"/jobs/{line['old'].pk}/").content.decode()
     assert "2 of 3 in line" in one
     assert "in line" not in browser.get(f"/jobs/{line['running'].pk}/").content.decode()

@@ -60,7 +60,7 @@ def test_a_job_beyond_the_limit_stays_queued_and_says_why(alice: Person, runtime
     assert job_dispatch(second.pk, runtime=runtime) == Dispatch.WAITING
     assert job_dispatch(second.pk, runtime=runtime) == Dispatch.WAITING
     assert states(first, second) == [STARTING, QUEUED]
-    assert "1 running jobs" in reread(second).message
+    assert "limit of running jobs is 1" in reread(second).message
     assert len(events_of(second)) == 2, "the reason is told once"
     assert reread(second).attempt == 0
 
