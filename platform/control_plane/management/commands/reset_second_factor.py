@@ -10,7 +10,7 @@ from django.db import transaction
 from tenants.access_changes import access_changed
 from tenants.audit.services import audit
 from tenants.identity import memberships_of
-from tenants.models import User
+from tenants.models import Tenant, User
 
 
 class Command(BaseCommand):
@@ -31,6 +31,7 @@ class Command(BaseCommand):
         for session in UserSession.objects.filter(user=user):
             session.end()
         access_changed([user.pk])
-        for tenant in [row.tenant for row in memberships_of(user)] or [None]:
+        tenants: list[Tenant | None] = [row.tenant for row in memberships_of(user)]
+        for tenant in tenants or [None]:
             audit(by=None, verb="account.mfa_reset", target=user, name=user.email, tenant=tenant, reason=reason)
         self.stdout.write(f"{user.email} logs in with the password alone now.")
