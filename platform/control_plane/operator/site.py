@@ -37,7 +37,9 @@ class OperatorSite(admin.AdminSite):
 
         return operator_login(request)
 
-    def password_change(self, request: HttpRequest, extra_context: dict[str, Any] | None = None) -> HttpResponse:
+    def password_change(  # type: ignore[override]  # the stubs allow a page only
+        self, request: HttpRequest, extra_context: dict[str, Any] | None = None
+    ) -> HttpResponse:
         """That of everybody, which asks for the present one and tells the other sessions."""
         return HttpResponseRedirect(reverse("account_change_password"))
 
