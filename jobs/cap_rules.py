@@ -11,7 +11,7 @@ from enum import StrEnum
 from typing import NamedTuple
 from uuid import UUID
 
-from tenants.billing.selectors import Spending
+from tenants.billing.usage.selectors import Spending
 from tenants.quotas.models import Resource
 
 NOTHING = Spending(amount=Decimal(0), compute_us=0)

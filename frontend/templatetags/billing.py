@@ -7,7 +7,7 @@ from django import template
 from frontend.templatetags.console import SYMBOLS
 from tenants.billing.currencies import rounded
 from tenants.billing.models import Invoice, InvoiceKind, InvoiceLine, InvoiceState, Meter
-from tenants.billing.months import closable_at
+from tenants.billing.usage.months import closable_at
 
 register = template.Library()
 

@@ -11,7 +11,7 @@ from frontend.evaluations import Rate
 from frontend.facts import algorithm_word, kind_word, step_word
 from jobs.models import Job
 from jobs.states import TERMINAL
-from tenants.billing.selectors import Cost, CostLine
+from tenants.billing.usage.selectors import Cost, CostLine
 
 register = template.Library()
 

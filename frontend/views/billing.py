@@ -9,11 +9,11 @@ from django.utils import timezone
 from django.views.decorators.http import require_safe
 
 from frontend.views.page import frame, page
-from tenants.billing.balances import balance_of
-from tenants.billing.budget_reads import budget_list, budget_states
-from tenants.billing.invoice_reads import due_of, invoice_get, invoice_list
+from tenants.billing.budgets.reads import budget_list, budget_states
+from tenants.billing.invoices.reads import due_of, invoice_get, invoice_list
+from tenants.billing.ledger.balances import balance_of
 from tenants.billing.models import InvoiceKind, LineKind
-from tenants.billing.periods import month_of
+from tenants.billing.usage.periods import month_of
 from tenants.permissions import Permission
 from tenants.requests import PageRequest
 

@@ -26,7 +26,7 @@ from jobs.selectors.stream import latest_events
 from jobs.services.cancel import job_cancel
 from jobs.services.import_retry import import_retry
 from jobs.states import TERMINAL, JobState
-from tenants.billing.selectors import job_cost
+from tenants.billing.usage.selectors import job_cost
 from tenants.errors import ApplicationError
 from tenants.permissions import Permission
 from tenants.requests import PageRequest

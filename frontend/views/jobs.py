@@ -14,7 +14,7 @@ from frontend.views.page import frame, page
 from jobs.selectors.jobs import job_list
 from jobs.selectors.line import queue_places
 from jobs.states import LIVE, JobState
-from tenants.billing.selectors import job_costs
+from tenants.billing.usage.selectors import job_costs
 from tenants.permissions import Permission
 from tenants.requests import PageRequest
 from tenants.selectors import project_list

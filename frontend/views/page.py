@@ -13,7 +13,7 @@ from django.utils import timezone
 
 from jobs.selectors.jobs import job_list
 from jobs.states import LIVE
-from tenants.billing.selectors import Cost, tenant_cost
+from tenants.billing.usage.selectors import Cost, tenant_cost
 from tenants.errors import ApplicationError
 from tenants.identity import memberships_of
 from tenants.models import Tenant

@@ -10,8 +10,8 @@ from rest_framework.views import APIView
 
 from jobs.api.examples import EXAMPLES
 from jobs.api.outputs import AnyJobSpec
-from jobs.services.estimate import EstimateLine, Money
-from jobs.services.forecast import Forecast, job_forecast
+from jobs.services.estimates.estimate import EstimateLine, Money
+from jobs.services.estimates.forecast import Forecast, job_forecast
 from tenants.errors import ApplicationError
 from tenants.listing import refuse_query
 from tenants.permissions import Permission

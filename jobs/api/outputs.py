@@ -13,7 +13,7 @@ from jobs.selectors.imports import import_of_job
 from jobs.selectors.jobs import environments_of
 from jobs.selectors.line import QueuePlace, queue_places
 from jobs.selectors.shares import compute_share
-from tenants.billing.selectors import job_cost
+from tenants.billing.usage.selectors import job_cost
 from tenants.datasets.selectors import versions_recorded_from
 from tenants.scope import tenant_scope
 

@@ -21,8 +21,8 @@ from tenants.billing.models import (
     UsageEvent,
     UsageRollup,
 )
-from tenants.billing.periods import month_after, month_of
-from tenants.billing.selectors import Spending, spending_of
+from tenants.billing.usage.periods import month_after, month_of
+from tenants.billing.usage.selectors import Spending, spending_of
 from tenants.models import ApiKey
 from tenants.quotas.models import DefaultQuota, Quota, Resource
 from tenants.scope import platform_scope

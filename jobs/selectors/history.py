@@ -8,8 +8,8 @@ from statistics import median
 from django.db.models import Sum
 
 from jobs.models import Job
-from jobs.services.planned_units import work_done
-from jobs.services.start import Start
+from jobs.services.admission.start import Start
+from jobs.services.estimates.planned_units import work_done
 from jobs.states import JobState
 from tenants.billing.models import Meter, UsageRollup
 from tenants.models import Tenant

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from jobs.models import DeviceSpan
 from jobs.selectors.utilization import ENVIRONMENT, INFERENCE, TRAINING
 from tenants.billing.models import Meter
-from tenants.billing.selectors import metered_us
+from tenants.billing.usage.selectors import metered_us
 
 METER_OF_SERVICE = {
     TRAINING: Meter.TRAIN_COMPUTE_US,

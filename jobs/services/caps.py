@@ -11,7 +11,7 @@ from jobs.cap_rules import Reached, cap_reached
 from jobs.models import Job
 from jobs.selectors.caps import facts_of, live_job, live_jobs, live_tenants, usage_of_events
 from jobs.services.cancel import job_stop
-from tenants.billing.selectors import Spending
+from tenants.billing.usage.selectors import Spending
 from tenants.scope import platform_scope
 
 

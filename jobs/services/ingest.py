@@ -32,7 +32,7 @@ from jobs.states import (
     AttemptState,
     JobState,
 )
-from tenants.billing.holds import hold_release
+from tenants.billing.ledger.holds import hold_release
 from tenants.scope import platform_scope
 
 logger = logging.getLogger(__name__)

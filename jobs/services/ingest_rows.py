@@ -18,7 +18,7 @@ from gpu_runtime.protocol.messages import (
 )
 from jobs.models import Artifact, ArtifactKind, DeviceSpan, Job, JobEvent, MetricPoint, PolicyVersion
 from jobs.services.dataset_import import imports_request
-from tenants.billing.batches import Ingested, MeteredWork, usage_ingest_batch
+from tenants.billing.usage.batches import Ingested, MeteredWork, usage_ingest_batch
 from tenants.models import Tenant
 from tenants.quotas.storage import storage_add
 

@@ -7,17 +7,17 @@ from pydantic import TypeAdapter, ValidationError
 
 from gpu_runtime.protocol.job_specs import JobSpec
 from jobs.models import Job
+from jobs.services.admission.entry import tenant_locked
+from jobs.services.admission.spending import spending_refusals
+from jobs.services.admission.start import Start
 from jobs.services.attempts import attempt_close
-from jobs.services.entry import tenant_locked
-from jobs.services.estimate import hold_amount
+from jobs.services.estimates.estimate import hold_amount
 from jobs.services.outbox import DISPATCH_JOB, outbox_add
-from jobs.services.spending import spending_refusals
-from jobs.services.start import Start
 from jobs.services.transition import job_reopen
 from jobs.states import AttemptState
 from tenants.audit.services import audit
-from tenants.billing.holds import hold_place
-from tenants.billing.selectors import spent_of_job
+from tenants.billing.ledger.holds import hold_place
+from tenants.billing.usage.selectors import spent_of_job
 from tenants.errors import ApplicationError
 from tenants.models import Tenant, User
 from tenants.quotas.limits import limits_read

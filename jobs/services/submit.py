@@ -8,16 +8,16 @@ from django.utils import timezone
 from gpu_runtime.protocol.job_specs import JobSpec
 from jobs.demand import seats_asked
 from jobs.models import Job
-from jobs.services.admission import admit
-from jobs.services.entry import entry_refusals, require_possible, tenant_locked
-from jobs.services.estimate import hold_amount
+from jobs.services.admission.entry import entry_refusals, require_possible, tenant_locked
+from jobs.services.admission.specification import admit
+from jobs.services.admission.spending import spending_refusals
+from jobs.services.admission.start import Start
+from jobs.services.estimates.estimate import hold_amount
 from jobs.services.outbox import DISPATCH_JOB, outbox_add
-from jobs.services.spending import spending_refusals
-from jobs.services.start import Start
 from jobs.services.transition import job_told
 from jobs.states import JobState
 from tenants.audit.services import audit
-from tenants.billing.holds import hold_place
+from tenants.billing.ledger.holds import hold_place
 from tenants.bodies import parse_body
 from tenants.identity import Actor
 from tenants.models import Project, Tenant

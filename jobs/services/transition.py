@@ -15,7 +15,7 @@ from jobs.models import Job, JobEvent
 from jobs.services.outbox import DISPATCH_TENANT, outbox_add
 from jobs.services.webhooks import job_webhook
 from jobs.states import REOPENED, TERMINAL, JobState, may_become
-from tenants.billing.holds import hold_release
+from tenants.billing.ledger.holds import hold_release
 from tenants.scope import platform_scope
 
 REASON_MAX, MESSAGE_MAX = 100, 1000

@@ -232,7 +232,7 @@ SPECTACULAR_SETTINGS = {
         "JobState": "jobs.models.JOB_STATES",
         "WebhookDeliveryState": "tenants.webhooks.models.DeliveryState.choices",
         "InvoiceState": "tenants.billing.models.InvoiceState.choices",
-        "PriceValidity": "tenants.billing.price_list.VALIDITIES",
+        "PriceValidity": "tenants.billing.prices.price_list.VALIDITIES",
     },
     "POSTPROCESSING_HOOKS": [
         "drf_spectacular.hooks.postprocess_schema_enums",

@@ -2,7 +2,11 @@
 
 from django.urls import path
 
-from tenants.billing import api, balance_api, budget_api, invoice_api, price_api
+from tenants.billing.budgets import api as budget_api
+from tenants.billing.invoices import api as invoice_api
+from tenants.billing.ledger import api as balance_api
+from tenants.billing.prices import api as price_api
+from tenants.billing.usage import api
 
 urlpatterns = [
     path("prices", price_api.PriceListApi.as_view()),

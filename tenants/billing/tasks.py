@@ -4,7 +4,7 @@ from uuid import UUID
 
 from celery import shared_task
 
-from tenants.billing.closing import months_close, tenants_with_open_months
+from tenants.billing.invoices.closing import months_close, tenants_with_open_months
 
 TENANTS_PER_TASK = 20  # a task stays far below its time limit
 

@@ -7,9 +7,9 @@ from django.db import transaction
 from django.utils import timezone
 
 from gpu_runtime.protocol.messages import UsageLine
-from tenants.billing.batches import usage_ingest_batch
 from tenants.billing.models import NO_JOB, Meter
-from tenants.billing.works import MeteredWork
+from tenants.billing.usage.batches import usage_ingest_batch
+from tenants.billing.usage.works import MeteredWork
 from tenants.errors import ApplicationError
 from tenants.models import Tenant
 from tenants.quotas.models import StorageAccount, StorageHour

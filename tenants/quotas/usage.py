@@ -9,7 +9,7 @@ from django.db.models import Q, Sum
 from django.utils import timezone
 
 from tenants.billing.models import COMPUTE_METERS, UsageRollup
-from tenants.billing.periods import month_after, month_of
+from tenants.billing.usage.periods import month_after, month_of
 from tenants.datasets.models import Upload, UploadState
 from tenants.models import Tenant
 from tenants.quotas.models import Resource

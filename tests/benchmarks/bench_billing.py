@@ -56,7 +56,7 @@ def main() -> int:
 
 def measure(database: str, tenants: int, batches: int, size: int) -> Measured:
     """Ingest into the configured database, which is migrated and empty. The first batch is a warm-up."""
-    from tenants.billing.batches import usage_ingest_batch
+    from tenants.billing.usage.batches import usage_ingest_batch
     from tenants.scope import platform_scope
     from tests.support.billing_world import world_make
 

@@ -12,7 +12,7 @@ from django.test.utils import CaptureQueriesContext
 from django.utils import timezone
 
 from tenants.audit.models import AuditEvent
-from tenants.billing.ledger import account_of
+from tenants.billing.ledger.books import account_of
 from tenants.billing.models import BillingMode, LedgerTransaction, PricePlan, TenantPlan
 from tenants.models import Tenant, TenantState, User
 from tenants.quotas.limits import limit_of

@@ -7,9 +7,9 @@ import pytest
 from django.utils import timezone
 
 from frontend.templatetags.billing import amount, units
-from tenants.billing.corrections import Correction, credit_note_create, invoice_void
-from tenants.billing.credits import payment_record
-from tenants.billing.invoices import invoice_draft
+from tenants.billing.invoices.corrections import Correction, credit_note_create, invoice_void
+from tenants.billing.invoices.services import invoice_draft
+from tenants.billing.ledger.credits import payment_record
 from tests.support.factories import ProjectFactory
 from tests.support.invoices import JUNE, close_may, make_billing_rows, use
 from tests.support.ledger import give_credit

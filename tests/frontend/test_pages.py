@@ -10,7 +10,7 @@ from django.utils import timezone
 from frontend.templatetags.console import duration, money
 from jobs.models import DeviceSpan, RuntimeSnapshot
 from jobs.selectors.utilization import utilization_history
-from tenants.billing.selectors import Cost
+from tenants.billing.usage.selectors import Cost
 from tests.support.jobs import make_job, reread
 from tests.support.story import Story
 

@@ -114,7 +114,7 @@ def test_of_eight_requests_at_once_with_room_for_one_exactly_one_is_answered_202
 def test_without_the_lock_several_submits_find_room_for_one(alice: Person, monkeypatch: pytest.MonkeyPatch):
     """Planted: the line is counted before the lock. The tests above would see more than one job."""
     quota_set(by=alice.actor, tenant=alice.tenant, resource=QUEUED, limit=1)
-    monkeypatch.setattr("jobs.services.entry.queued_counts", lambda tenant: {})
+    monkeypatch.setattr("jobs.services.admission.entry.queued_counts", lambda tenant: {})
     spec = make_spec(make_version(alice))
     outcomes = all_at_once(lambda _: job_submit(tenant=alice.tenant, actor=alice.actor, spec=spec), count=2)
     assert [type(one) for one in outcomes] == [Job, Job]

@@ -12,7 +12,8 @@ from hypothesis import HealthCheck, Phase, settings
 from hypothesis.stateful import run_state_machine_as_test
 
 from jobs.selectors import line
-from jobs.services import dispatch, entry, places, spending, transition
+from jobs.services import dispatch, places, transition
+from jobs.services.admission import entry, spending
 from tests.support.admission_machine import Admission
 
 

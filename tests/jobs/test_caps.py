@@ -13,8 +13,8 @@ from jobs.services.caps import caps_enforce
 from jobs.services.dispatch import job_dispatch
 from jobs.services.submit import job_submit
 from jobs.services.sweep import reconcile
-from tenants.billing.budgets import budget_create
-from tenants.billing.credits import credit_grant, mode_set
+from tenants.billing.budgets.services import budget_create
+from tenants.billing.ledger.credits import credit_grant, mode_set
 from tenants.identity import Actor
 from tenants.models import ApiKey, Project, User
 from tenants.quotas.models import Resource

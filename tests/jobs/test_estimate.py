@@ -10,7 +10,7 @@ from django.utils import timezone
 from gpu_runtime.protocol.messages import UsageLine
 from jobs.models import Artifact, Job, OutboxMessage
 from tenants.billing.models import BillingMode, Hold, PricePlan, PriorityFactor
-from tenants.billing.services import usage_ingest
+from tenants.billing.usage.services import usage_ingest
 from tenants.quotas.models import Resource
 from tenants.quotas.services import quota_set
 from tenants.scope import platform_scope

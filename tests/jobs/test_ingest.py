@@ -24,7 +24,7 @@ from jobs.services.dispatch import job_dispatch
 from jobs.services.ingest import CursorAhead, batch_apply
 from jobs.services.sweep import reconcile
 from tenants.billing.models import PriceVersion, UsageEvent
-from tenants.billing.selectors import job_cost
+from tenants.billing.usage.selectors import job_cost
 from tenants.errors import ApplicationError
 from tenants.scope import platform_scope
 from tests.support.jobs import events_of, points_of, relay_all, reread, start_job, states_of

@@ -11,7 +11,7 @@ from gpu_runtime.protocol.messages import EventBatch, LogWritten, WorkloadState
 from jobs.models import Job, RuntimeCursor
 from jobs.selectors.money import reconcile_billing
 from jobs.services.ingest import batch_apply
-from tenants.billing.selectors import usage_totals
+from tenants.billing.usage.selectors import usage_totals
 from tests.support.jobs import events_of, points_of, start_job, states_of
 from tests.support.memory_runtime import InMemoryRuntime
 from tests.support.story import Person

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from jobs.models import DeviceSpan
 from jobs.selectors.money import reconcile_billing
-from tenants.billing.selectors import job_cost, rating_check
+from tenants.billing.usage.selectors import job_cost, rating_check
 from tests.support.jobs import relay_all, start_job
 from tests.support.memory_runtime import InMemoryRuntime
 from tests.support.policy_jobs import start_policy_job

@@ -19,9 +19,9 @@ from jobs.services.reconcile import all_checks, reconcile_billing
 from tenants import append_only
 from tenants.audit.models import AuditEvent
 from tenants.billing import frozen
-from tenants.billing.corrections import Correction, credit_note_create, invoice_void
-from tenants.billing.credits import credit_grant, mode_set, payment_record
-from tenants.billing.invoices import invoice_finalize
+from tenants.billing.invoices.corrections import Correction, credit_note_create, invoice_void
+from tenants.billing.invoices.services import invoice_finalize
+from tenants.billing.ledger.credits import credit_grant, mode_set, payment_record
 from tenants.billing.models import Invoice, ReconciliationDifference, ReconciliationRun
 from tenants.billing.reconcile import usage
 from tenants.models import Tenant, User

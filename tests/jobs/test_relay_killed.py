@@ -14,7 +14,7 @@ from django.db import connection
 from gpu_runtime.protocol.messages import EventBatch, LogWritten, WorkloadState
 from jobs.models import Job, RuntimeCursor
 from jobs.selectors.money import reconcile_billing
-from tenants.billing.selectors import usage_totals
+from tenants.billing.usage.selectors import usage_totals
 from tests.support.jobs import events_of, points_of, reread, start_job
 from tests.support.memory_gateway import gateway_at_port
 from tests.support.memory_runtime import InMemoryRuntime

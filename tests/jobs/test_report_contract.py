@@ -11,7 +11,7 @@ from gpu_runtime.workflows.evaluation_report import EvaluationReport
 from gpu_runtime.workflows.evaluation_result import Cause, EpisodeRecord, EvaluationResult
 from jobs.api.evaluation_output import EvaluationOutput
 from jobs.selectors.evaluation import EPISODE_COLUMNS, episodes_of
-from jobs.services.adapter_facts import AdapterFacts
+from jobs.services.admission.adapter_facts import AdapterFacts
 from joynexus_client import answers
 from tests.support.exported_adapters import HORIZON, Demonstrated
 

@@ -12,8 +12,8 @@ from jobs.services.cancel import job_cancel
 from jobs.services.dispatch import Dispatch, job_dispatch
 from jobs.services.requeue import job_requeue
 from tenants.audit.models import AuditEvent
-from tenants.billing.holds import reserved
-from tenants.billing.services import usage_ingest
+from tenants.billing.ledger.holds import reserved
+from tenants.billing.usage.services import usage_ingest
 from tenants.errors import ApplicationError
 from tenants.models import User
 from tenants.quotas.models import Resource

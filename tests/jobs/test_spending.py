@@ -11,9 +11,9 @@ from gpu_runtime.protocol.messages import UsageLine, WorkloadState
 from jobs.models import Job
 from jobs.services.cancel import job_cancel
 from jobs.services.submit import job_submit
-from tenants.billing.holds import reserved
+from tenants.billing.ledger.holds import reserved
 from tenants.billing.models import BillingMode, Budget, Hold
-from tenants.billing.services import usage_ingest
+from tenants.billing.usage.services import usage_ingest
 from tenants.errors import ApplicationError
 from tenants.models import Project
 from tenants.quotas.models import Resource

@@ -9,9 +9,9 @@ from django.db import connection
 from django.test.utils import CaptureQueriesContext
 
 from gpu_runtime.protocol.messages import UsageLine
-from tenants.billing.batches import MeteredWork, usage_ingest_batch
 from tenants.billing.models import RatedUsage, UsageEvent
-from tenants.billing.services import usage_ingest
+from tenants.billing.usage.batches import MeteredWork, usage_ingest_batch
+from tenants.billing.usage.services import usage_ingest
 from tenants.errors import ApplicationError
 from tenants.scope import platform_scope
 from tests.support.story import Person

@@ -10,8 +10,8 @@ from jobs.relay import Relay
 from jobs.services.dispatch import job_dispatch
 from jobs.services.submit import job_submit
 from tenants.billing.models import DEFAULT_PLAN, PricePlan, PriorityFactor, RatedUsage, UsageEvent, UsageRollup
-from tenants.billing.selectors import compute_us, job_cost, spent_of_key
-from tenants.billing.works import FUTURE_TOLERANCE
+from tenants.billing.usage.selectors import compute_us, job_cost, spent_of_key
+from tenants.billing.usage.works import FUTURE_TOLERANCE
 from tenants.identity import Actor
 from tenants.scope import platform_scope
 from tests.support.factories import ProjectFactory, moment

@@ -15,11 +15,11 @@ from jobs.services.dispatch import job_dispatch, tenant_dispatch
 from jobs.services.submit import job_submit
 from jobs.services.transition import job_transition
 from jobs.states import TERMINAL, JobState
-from tenants.billing.holds import reserved
+from tenants.billing.ledger.holds import reserved
 from tenants.billing.models import Hold
-from tenants.billing.periods import month_of
-from tenants.billing.selectors import spent
-from tenants.billing.services import usage_ingest
+from tenants.billing.usage.periods import month_of
+from tenants.billing.usage.selectors import spent
+from tenants.billing.usage.services import usage_ingest
 from tenants.errors import ApplicationError
 from tenants.quotas.models import Resource
 from tenants.quotas.services import quota_set, quota_withdraw

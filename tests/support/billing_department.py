@@ -12,16 +12,16 @@ import time_machine
 from django.db import transaction
 
 from gpu_runtime.protocol.messages import UsageLine
-from tenants.billing.batches import MeteredWork, usage_ingest_batch
-from tenants.billing.corrections import credit_note_create, invoice_void, left_of
-from tenants.billing.credits import credit_grant, payment_record
-from tenants.billing.holds import hold_place, hold_release
-from tenants.billing.invoices import invoice_draft, invoice_finalize
-from tenants.billing.ledger import outstanding
+from tenants.billing.invoices.corrections import credit_note_create, invoice_void, left_of
+from tenants.billing.invoices.services import invoice_draft, invoice_finalize
+from tenants.billing.ledger.books import outstanding
+from tenants.billing.ledger.credits import credit_grant, payment_record
+from tenants.billing.ledger.holds import hold_place, hold_release
 from tenants.billing.models import DEFAULT_PLAN, BillingMode, Invoice, InvoiceKind, InvoiceState, PricePlan
-from tenants.billing.months import closable_at
-from tenants.billing.periods import month_of
-from tenants.billing.plans import factor_announce, plan_create, price_announce, tenant_plan_set
+from tenants.billing.prices.plans import factor_announce, plan_create, price_announce, tenant_plan_set
+from tenants.billing.usage.batches import MeteredWork, usage_ingest_batch
+from tenants.billing.usage.months import closable_at
+from tenants.billing.usage.periods import month_of
 from tenants.errors import ApplicationError
 from tenants.models import Tenant
 from tenants.scope import platform_scope

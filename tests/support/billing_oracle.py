@@ -13,7 +13,7 @@ from math import ceil, floor
 from typing import TypeVar
 from uuid import UUID
 
-from tenants.billing.works import MeteredWork
+from tenants.billing.usage.works import MeteredWork
 
 QUANTA = 10**12
 T = TypeVar("T")

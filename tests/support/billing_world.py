@@ -11,7 +11,7 @@ from gpu_runtime.protocol.messages import UsageLine
 from gpu_runtime.protocol.ordering import PRIORITY_DEFAULT
 from tenants.billing.models import DEFAULT_PLAN, PricePlan, PriceShape, PriceVersion, PriorityFactor, TenantPlan
 from tenants.billing.seeds import DEFAULT_PRICES
-from tenants.billing.works import MeteredWork
+from tenants.billing.usage.works import MeteredWork
 from tenants.models import DEFAULT_PROJECT, Project, Tenant
 from tenants.scope import platform_scope
 

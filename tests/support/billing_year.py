@@ -17,13 +17,12 @@ import time_machine
 from jobs.models import DeviceSpan
 from jobs.selectors.money import METER_OF_SERVICE
 from jobs.services.reconcile import reconcile_billing
-from tenants.billing.batches import MeteredWork, usage_ingest_batch
-from tenants.billing.budgets import budget_create, exhausted
-from tenants.billing.corrections import credit_note_create, left_of
-from tenants.billing.credits import credit_grant, payment_record
-from tenants.billing.holds import hold_place, hold_release
-from tenants.billing.invoices import invoice_finalize
-from tenants.billing.ledger import outstanding
+from tenants.billing.budgets.services import budget_create, exhausted
+from tenants.billing.invoices.corrections import credit_note_create, left_of
+from tenants.billing.invoices.services import invoice_finalize
+from tenants.billing.ledger.books import outstanding
+from tenants.billing.ledger.credits import credit_grant, payment_record
+from tenants.billing.ledger.holds import hold_place, hold_release
 from tenants.billing.models import (
     BillingMode,
     Invoice,
@@ -33,10 +32,11 @@ from tenants.billing.models import (
     PriorityFactor,
     TenantPlan,
 )
-from tenants.billing.months import closable_at
-from tenants.billing.periods import month_after
-from tenants.billing.plans import price_announce
-from tenants.billing.selectors import spent
+from tenants.billing.prices.plans import price_announce
+from tenants.billing.usage.batches import MeteredWork, usage_ingest_batch
+from tenants.billing.usage.months import closable_at
+from tenants.billing.usage.periods import month_after
+from tenants.billing.usage.selectors import spent
 from tenants.identity import Actor
 from tenants.models import Role, Tenant
 from tenants.scope import platform_scope, tenant_scope

@@ -6,7 +6,7 @@ from typing import Any
 
 from gpu_runtime.protocol.messages import WorkloadState
 from jobs.models import Job
-from tenants.billing.selectors import spent_of_job
+from tenants.billing.usage.selectors import spent_of_job
 from tests.support.factories import moment
 from tests.support.jobs import relay_all, reread, start_job
 from tests.support.memory_runtime import InMemoryRuntime

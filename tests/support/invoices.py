@@ -6,8 +6,8 @@ from typing import Any
 from uuid import UUID
 
 from gpu_runtime.protocol.messages import UsageLine
-from tenants.billing.budgets import budget_create
-from tenants.billing.invoices import invoice_finalize
+from tenants.billing.budgets.services import budget_create
+from tenants.billing.invoices.services import invoice_finalize
 from tenants.billing.models import Budget, Invoice, InvoiceLine
 from tenants.models import Tenant
 from tenants.scope import platform_scope, tenant_scope

@@ -3,7 +3,7 @@
 from decimal import Decimal
 from uuid import uuid4
 
-from tenants.billing.ledger import Entry, move
+from tenants.billing.ledger.books import Entry, move
 from tenants.billing.models import Account, BillingAccount, BillingMode, LedgerEntry, LedgerKind
 from tenants.models import Tenant
 from tenants.scope import platform_scope

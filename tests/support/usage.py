@@ -6,7 +6,6 @@ from decimal import Decimal
 from typing import Any
 
 from gpu_runtime.protocol.messages import UsageLine
-from tenants.billing.batches import Ingested, MeteredWork, usage_ingest_batch
 from tenants.billing.models import (
     DEFAULT_PLAN,
     BillingPeriod,
@@ -16,7 +15,8 @@ from tenants.billing.models import (
     TenantPlan,
     UsageEvent,
 )
-from tenants.billing.services import usage_ingest
+from tenants.billing.usage.batches import Ingested, MeteredWork, usage_ingest_batch
+from tenants.billing.usage.services import usage_ingest
 from tenants.models import Tenant
 from tenants.scope import platform_scope
 from tests.support.factories import moment

@@ -9,8 +9,8 @@ import pytest
 import time_machine
 from asgiref.sync import async_to_sync
 
-from tenants.billing import api
 from tenants.billing.models import NO_JOB, Meter, PricePlan, PriorityFactor
+from tenants.billing.usage import api
 from tenants.models import Project, Role
 from tenants.scope import platform_scope
 from tests.support.factories import ProjectFactory, make_key, moment

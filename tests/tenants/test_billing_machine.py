@@ -10,8 +10,10 @@ from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule, run_state_machine_as_test
 
-from tenants.billing import batches, capture, invoices, rating
-from tenants.billing.periods import LockedPeriods
+from tenants.billing.invoices import services as invoices
+from tenants.billing.ledger import capture
+from tenants.billing.usage import batches, rating
+from tenants.billing.usage.periods import LockedPeriods
 from tests.support.billing_department import METERS, SAMPLES, STEPS, BillingDepartment
 
 which_tenant, which_one = st.integers(0, 1), st.integers(0, 99)

@@ -10,8 +10,8 @@ from django.test.utils import CaptureQueriesContext
 from django.utils import timezone
 
 from tenants.audit.models import AuditEvent
-from tenants.billing.budgets import budget_change, budget_create, budgets_check, exhausted
-from tenants.billing.holds import hold_place
+from tenants.billing.budgets.services import budget_change, budget_create, budgets_check, exhausted
+from tenants.billing.ledger.holds import hold_place
 from tenants.billing.models import Budget, BudgetAlert
 from tenants.models import Project
 from tenants.scope import platform_scope, tenant_scope

@@ -9,7 +9,7 @@ from celery.exceptions import SoftTimeLimitExceeded
 from django.db import connection
 
 from tenants.billing import tasks
-from tenants.billing.closing import months_close, tenants_with_open_months
+from tenants.billing.invoices.closing import months_close, tenants_with_open_months
 from tenants.billing.models import BillingPeriod, Invoice
 from tenants.models import Tenant
 from tenants.scope import platform_scope
@@ -84,7 +84,7 @@ def test_a_worker_out_of_time_stops_and_the_next_run_does_the_rest(
         raise SoftTimeLimitExceeded
 
     with monkeypatch.context() as patch:
-        patch.setattr("tenants.billing.closing.invoice_finalize", out_of_time)
+        patch.setattr("tenants.billing.invoices.closing.invoice_finalize", out_of_time)
         with pytest.raises(SoftTimeLimitExceeded):
             close_all(AFTER_MAY)
     close_all(AFTER_MAY)

@@ -5,9 +5,9 @@ from decimal import Decimal
 import pytest
 
 from tenants.audit.models import AuditEvent
-from tenants.billing.corrections import Correction, credit_note_create, invoice_void
-from tenants.billing.credits import credit_grant, mode_set, payment_record
-from tenants.billing.ledger import account_of, outstanding
+from tenants.billing.invoices.corrections import Correction, credit_note_create, invoice_void
+from tenants.billing.ledger.books import account_of, outstanding
+from tenants.billing.ledger.credits import credit_grant, mode_set, payment_record
 from tenants.billing.models import Account, BillingMode, Invoice
 from tenants.errors import ApplicationError
 from tenants.models import User

@@ -3,9 +3,9 @@
 import pytest
 from django.db import DatabaseError, connection, transaction
 
-from tenants.billing.corrections import credit_note_create, invoice_void
-from tenants.billing.credits import payment_record
-from tenants.billing.invoices import invoice_draft
+from tenants.billing.invoices.corrections import credit_note_create, invoice_void
+from tenants.billing.invoices.services import invoice_draft
+from tenants.billing.ledger.credits import payment_record
 from tenants.billing.models import Invoice
 from tests.support.invoices import JUNE, close_may, lines_of, use
 from tests.support.story import Person

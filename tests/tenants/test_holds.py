@@ -9,8 +9,8 @@ import pytest
 from django.db import connection
 from django.test.utils import CaptureQueriesContext
 
-from tenants.billing.holds import Charge, hold_place, hold_release, reserved, usage_capture
-from tenants.billing.ledger import account_of
+from tenants.billing.ledger.books import account_of
+from tenants.billing.ledger.holds import Charge, hold_place, hold_release, reserved, usage_capture
 from tenants.billing.models import Account, BillingMode, Hold, LedgerEntry
 from tenants.errors import ApplicationError
 from tenants.models import Tenant

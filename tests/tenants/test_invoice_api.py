@@ -12,10 +12,10 @@ from django.db import connection
 from django.test.utils import CaptureQueriesContext
 from django.utils import timezone
 
-from tenants.billing.corrections import Correction, credit_note_create
-from tenants.billing.holds import hold_place
-from tenants.billing.invoices import invoice_draft
-from tenants.billing.ledger import Entry, move
+from tenants.billing.invoices.corrections import Correction, credit_note_create
+from tenants.billing.invoices.services import invoice_draft
+from tenants.billing.ledger.books import Entry, move
+from tenants.billing.ledger.holds import hold_place
 from tenants.billing.models import Account, BillingMode, LedgerKind
 from tests.support.factories import ProjectFactory
 from tests.support.invoices import JUNE, close_may, use

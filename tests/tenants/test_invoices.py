@@ -7,9 +7,9 @@ from uuid import uuid4
 import pytest
 
 from tenants.audit.models import AuditEvent
-from tenants.billing.holds import hold_place
-from tenants.billing.invoices import invoice_draft, invoice_finalize
-from tenants.billing.ledger import account_of, outstanding
+from tenants.billing.invoices.services import invoice_draft, invoice_finalize
+from tenants.billing.ledger.books import account_of, outstanding
+from tenants.billing.ledger.holds import hold_place
 from tenants.billing.models import Account, BillingMode, Invoice, InvoiceState, UsageRollup
 from tenants.errors import ApplicationError
 from tenants.scope import platform_scope

@@ -12,9 +12,9 @@ import pytest
 from django.db import connection
 from django.db.models import Sum
 
-from tenants.billing.corrections import Correction, credit_note_create
-from tenants.billing.invoices import invoice_draft, invoice_finalize
-from tenants.billing.ledger import outstanding
+from tenants.billing.invoices.corrections import Correction, credit_note_create
+from tenants.billing.invoices.services import invoice_draft, invoice_finalize
+from tenants.billing.ledger.books import outstanding
 from tenants.billing.models import (
     Account,
     Invoice,
@@ -123,7 +123,7 @@ def test_a_closing_that_fails_takes_no_number_and_closes_nothing(
     use(alice.tenant, 100_000)
     use(charlie.tenant, 100_000)
     with monkeypatch.context() as patch:
-        patch.setattr("tenants.billing.invoices.audit", _broken)
+        patch.setattr("tenants.billing.invoices.services.audit", _broken)
         with pytest.raises(RuntimeError, match="power cut"):
             close_may(alice.tenant)
     with platform_scope():

@@ -8,11 +8,11 @@ import time_machine
 from django.utils import timezone
 
 from gpu_runtime.protocol.messages import UsageLine
-from tenants.billing.batches import Refusal
 from tenants.billing.models import BillingPeriod, RatedUsage, UsageEvent, UsageRollup
-from tenants.billing.periods import month_after, month_of
-from tenants.billing.selectors import spent
-from tenants.billing.works import FUTURE_TOLERANCE, QUANTITY_MAX, MeteredWork
+from tenants.billing.usage.batches import Refusal
+from tenants.billing.usage.periods import month_after, month_of
+from tenants.billing.usage.selectors import spent
+from tenants.billing.usage.works import FUTURE_TOLERANCE, QUANTITY_MAX, MeteredWork
 from tenants.models import Tenant
 from tenants.scope import platform_scope
 from tests.support.factories import moment

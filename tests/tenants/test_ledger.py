@@ -6,7 +6,7 @@ from uuid import uuid4
 import pytest
 from django.db import DatabaseError, IntegrityError, connection, transaction
 
-from tenants.billing.ledger import Entry, account_of, move
+from tenants.billing.ledger.books import Entry, account_of, move
 from tenants.billing.models import Account, BillingAccount, LedgerEntry, LedgerKind, LedgerTransaction
 from tenants.errors import ApplicationError
 from tenants.models import Tenant

@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 
 from tenants.audit.models import AuditEvent
 from tenants.billing.models import DEFAULT_PLAN, Meter, PricePlan, PriceVersion, RatedUsage, TenantPlan
-from tenants.billing.plans import NOTICE, factor_announce, plan_create, price_announce, tenant_plan_set
-from tenants.billing.selectors import tenant_cost
+from tenants.billing.prices.plans import NOTICE, factor_announce, plan_create, price_announce, tenant_plan_set
+from tenants.billing.usage.selectors import tenant_cost
 from tenants.errors import ApplicationError
 from tenants.models import User
 from tenants.scope import platform_scope

@@ -10,8 +10,8 @@ from django.db import connection, transaction
 from django.test.utils import CaptureQueriesContext
 
 from tenants.billing.models import DEFAULT_PLAN, PricePlan, PriorityFactor, RatedUsage, UsageEvent
-from tenants.billing.previews import PreviewRow, price_preview
-from tenants.billing.selectors import usage_totals
+from tenants.billing.prices.previews import PreviewRow, price_preview
+from tenants.billing.usage.selectors import usage_totals
 from tenants.errors import ApplicationError
 from tenants.models import Tenant
 from tenants.scope import platform_scope

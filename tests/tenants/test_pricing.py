@@ -8,9 +8,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tenants.billing.models import PriceShape
-from tenants.billing.offers import offer_of
-from tenants.billing.pricing import Price, Tier, charge, is_exact
-from tenants.billing.tiers import TIERS_MAX, tiers_parse
+from tenants.billing.prices.offers import offer_of
+from tenants.billing.prices.pricing import Price, Tier, charge, is_exact
+from tenants.billing.prices.tiers import TIERS_MAX, tiers_parse
 from tenants.errors import ApplicationError
 
 SAMPLES = Price(shape=PriceShape.UNIT, amount=Decimal("0.05"), per=1_000)

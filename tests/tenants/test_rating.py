@@ -6,10 +6,10 @@ from decimal import Decimal
 import pytest
 
 from tenants.billing.models import MeterTotal, PricePlan, PriorityFactor, RatedUsage
-from tenants.billing.pricing import charge
-from tenants.billing.quotes import quote
-from tenants.billing.selectors import job_cost, tenant_cost
-from tenants.billing.tariffs import price_of
+from tenants.billing.prices.pricing import charge
+from tenants.billing.prices.quotes import quote
+from tenants.billing.prices.tariffs import price_of
+from tenants.billing.usage.selectors import job_cost, tenant_cost
 from tenants.errors import ApplicationError
 from tenants.models import Tenant
 from tenants.scope import platform_scope

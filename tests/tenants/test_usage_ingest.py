@@ -8,8 +8,8 @@ import pytest
 from django.db import connection
 
 from gpu_runtime.protocol.messages import UsageLine
-from tenants.billing import selectors
 from tenants.billing.models import Meter, RatedUsage, UsageEvent
+from tenants.billing.usage import selectors
 from tenants.errors import ApplicationError
 from tenants.scope import platform_scope
 from tests.support.factories import TenantFactory, moment

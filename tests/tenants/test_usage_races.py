@@ -7,12 +7,12 @@ from datetime import date
 import pytest
 from django.db.models import Sum
 
-from tenants.billing.batches import Ingested, MeteredWork
-from tenants.billing.invoices import invoice_finalize
-from tenants.billing.ledger import account_of
+from tenants.billing.invoices.services import invoice_finalize
+from tenants.billing.ledger.books import account_of
 from tenants.billing.models import Account, LedgerEntry, MeterTotal, RatedUsage, UsageEvent, UsageRollup
-from tenants.billing.pricing import charge
-from tenants.billing.tariffs import price_of
+from tenants.billing.prices.pricing import charge
+from tenants.billing.prices.tariffs import price_of
+from tenants.billing.usage.batches import Ingested, MeteredWork
 from tenants.models import Tenant
 from tenants.scope import platform_scope
 from tests.support.factories import TenantFactory, moment

@@ -12,9 +12,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from tenants.billing.models import NO_JOB, PriorityFactor, RatedUsage, UsageRollup
-from tenants.billing.plans import PricePlan
-from tenants.billing.running_sums import sums_add
-from tenants.billing.selectors import (
+from tenants.billing.prices.plans import PricePlan
+from tenants.billing.usage.running_sums import sums_add
+from tenants.billing.usage.selectors import (
     Spending,
     compute_us,
     job_cost,

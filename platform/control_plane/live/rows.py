@@ -6,7 +6,7 @@ from typing import Any
 from jobs.models import Job
 from jobs.selectors.shares import compute_share
 from jobs.selectors.stream import StreamPage
-from tenants.billing.selectors import Cost, job_cost
+from tenants.billing.usage.selectors import Cost, job_cost
 
 
 def job_frame(page: StreamPage, *, with_bill: bool) -> dict[str, Any]:

@@ -12,7 +12,7 @@ from control_plane.operator.attention import matters, queue_now
 from control_plane.operator.screens import framed
 from jobs.selectors.runtime import runtime_report
 from tenants.billing.models import UsageRollup
-from tenants.billing.periods import month_after, month_of
+from tenants.billing.usage.periods import month_after, month_of
 from tenants.models import Tenant
 from tenants.scope import platform_scope
 

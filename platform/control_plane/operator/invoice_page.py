@@ -9,11 +9,11 @@ from django.urls import reverse
 
 from control_plane.operator.acts import Act, ActForm, acts_by_name, is_done, offers, sent_act
 from control_plane.operator.screens import framed, screen
-from tenants.billing.corrections import Correction, credit_note_create, invoice_void, left_of
-from tenants.billing.invoice_reads import CSV_COLUMNS, csv_rows, due_of, project_names
-from tenants.billing.invoices import invoice_draft, invoice_finalize
+from tenants.billing.invoices.corrections import Correction, credit_note_create, invoice_void, left_of
+from tenants.billing.invoices.reads import CSV_COLUMNS, csv_rows, due_of, project_names
+from tenants.billing.invoices.services import invoice_draft, invoice_finalize
 from tenants.billing.models import Invoice, InvoiceKind, InvoiceLine, InvoiceState
-from tenants.billing.months import closable_at
+from tenants.billing.usage.months import closable_at
 from tenants.models import User
 from tenants.tables import csv_answer
 

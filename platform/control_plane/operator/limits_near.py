@@ -12,7 +12,7 @@ from control_plane.templatetags.operator import amount, byte_size
 from jobs.models import Job
 from jobs.states import JobState
 from tenants.billing.models import COMPUTE_METERS, UsageRollup
-from tenants.billing.periods import month_after, month_of
+from tenants.billing.usage.periods import month_after, month_of
 from tenants.models import Tenant
 from tenants.quotas.models import DefaultQuota, Quota, Resource, StorageAccount
 

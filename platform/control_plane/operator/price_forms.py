@@ -7,7 +7,7 @@ from typing import Any
 from django import forms
 
 from tenants.billing.models import PricePlan, PriceShape
-from tenants.billing.plans import PERMILLE_MAX, PRIORITY_MAX
+from tenants.billing.prices.plans import PERMILLE_MAX, PRIORITY_MAX
 
 _TIER = re.compile(r"(?P<up_to>[\d,]+|rest)\s+(?P<amount>[\d.]+)")
 

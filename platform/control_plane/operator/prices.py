@@ -14,9 +14,9 @@ from django.utils import timezone
 from control_plane.operator.price_forms import FactorForm, PlanForm, PriceForm, tiers_as_lines
 from control_plane.operator.screens import framed, operator_of, refused, require, screen
 from tenants.billing.models import Meter, PricePlan, PriceVersion, PriorityFactor, TenantPlan
-from tenants.billing.periods import month_of
-from tenants.billing.plans import factor_announce, plan_create, price_announce
-from tenants.billing.previews import PreviewRow, price_preview
+from tenants.billing.prices.plans import factor_announce, plan_create, price_announce
+from tenants.billing.prices.previews import PreviewRow, price_preview
+from tenants.billing.usage.periods import month_of
 from tenants.errors import ApplicationError
 from tenants.tables import csv_answer
 

@@ -8,10 +8,10 @@ from django import forms
 
 from control_plane.operator.acts import Act, ActForm, acts_by_name
 from control_plane.operator.price_forms import moment_field
-from tenants.billing.credits import AMOUNT_MAX, credit_grant, mode_set, payment_record
-from tenants.billing.invoices import invoice_draft
+from tenants.billing.invoices.services import invoice_draft
+from tenants.billing.ledger.credits import AMOUNT_MAX, credit_grant, mode_set, payment_record
 from tenants.billing.models import BillingMode, Invoice, InvoiceState, PricePlan
-from tenants.billing.plans import tenant_plan_set
+from tenants.billing.prices.plans import tenant_plan_set
 from tenants.models import Tenant, TenantState, User
 from tenants.quotas.models import Resource
 from tenants.quotas.services import quota_set, quota_withdraw

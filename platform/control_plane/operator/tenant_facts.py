@@ -13,7 +13,7 @@ from jobs.models import Job
 from jobs.selectors.line import QueuePlace, queue_places
 from jobs.states import LIVE, JobState
 from tenants.audit.models import AuditEvent
-from tenants.billing.ledger import account_of
+from tenants.billing.ledger.books import account_of
 from tenants.billing.models import (
     DEFAULT_PLAN,
     Account,
@@ -24,8 +24,8 @@ from tenants.billing.models import (
     PricePlan,
     TenantPlan,
 )
-from tenants.billing.periods import month_of
-from tenants.billing.selectors import Cost, job_costs, tenant_cost
+from tenants.billing.usage.periods import month_of
+from tenants.billing.usage.selectors import Cost, job_costs, tenant_cost
 from tenants.models import ApiKey, Membership, Tenant
 
 JOBS_SHOWN, ERRORS_SHOWN, INVOICES_SHOWN, ACTS_SHOWN, PEOPLE_SHOWN = 15, 8, 12, 15, 50

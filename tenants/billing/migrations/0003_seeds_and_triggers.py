@@ -1,9 +1,9 @@
-"""Default plan and prices, then the triggers that make the money tables append-only."""
+"""Default plan and prices, then the triggers that make money append-only and final invoices immutable."""
 
 from django.db import migrations
 
 from tenants import append_only
-from tenants.billing import seeds
+from tenants.billing import frozen, seeds
 
 TABLES = (
     "billing_priceversion",
@@ -19,9 +19,11 @@ TABLES = (
 def forwards(apps, editor):
     seeds.add_missing_prices(apps.get_model("billing", "PricePlan"), apps.get_model("billing", "PriceVersion"))
     append_only.install(editor, TABLES)
+    frozen.install(editor)
 
 
 def backwards(apps, editor):
+    frozen.remove(editor)
     append_only.remove(editor, TABLES)
 
 

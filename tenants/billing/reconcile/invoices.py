@@ -9,8 +9,8 @@ from uuid import UUID
 from django.db.models import Sum
 
 from tenants.billing.currencies import rounded
-from tenants.billing.invoice_lines import rollups_by_line
-from tenants.billing.ledger import ZERO
+from tenants.billing.invoices.lines import rollups_by_line
+from tenants.billing.ledger.books import ZERO
 from tenants.billing.models import (
     Account,
     BillingPeriod,

@@ -8,7 +8,7 @@ from uuid import UUID
 
 from django.db.models import F, Q, QuerySet, Sum
 
-from tenants.billing.ledger import ZERO
+from tenants.billing.ledger.books import ZERO
 from tenants.billing.models import Account, BillingAccount, Hold, LedgerEntry, LedgerKind, UsageRollup
 from tenants.billing.models import LedgerTransaction as Transaction
 from tenants.billing.reconcile.comparison import Comparison

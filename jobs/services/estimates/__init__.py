@@ -1,0 +1,1 @@
+"""What a job would use and cost, before it is submitted."""

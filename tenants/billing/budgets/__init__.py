@@ -1,0 +1,1 @@
+"""What a tenant allows itself in a month."""

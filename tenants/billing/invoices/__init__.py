@@ -1,0 +1,1 @@
+"""Months and their invoices: drafts, final ones, corrections."""

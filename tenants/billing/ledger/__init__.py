@@ -1,0 +1,1 @@
+"""Where money is: balanced movements, holds, captures, credit."""
