@@ -105,7 +105,8 @@ class _Ingest:
                 self.refused[reason] += 1
                 level = logging.INFO if reason == "stale_attempt" else logging.ERROR
                 logger.log(level, "journal %s entry %d refused: %s", self.journal_id, event.seq, reason)
-        ingested = self.rows.write(source=self.journal_id)
+        payers = {tenant_id for tenant_id, _ in self.ended}
+        ingested = self.rows.write(source=self.journal_id, more_accounts=payers)
         for _, job_id in sorted(self.ended):
             hold_release(job_id=job_id)  # after its last usage was captured from it
         self.charged = ingested.charged

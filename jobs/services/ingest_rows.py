@@ -3,6 +3,7 @@
 import logging
 import math
 from collections import Counter, defaultdict
+from collections.abc import Collection
 from datetime import UTC, datetime, timedelta
 from typing import Any, TypeVar
 from uuid import UUID
@@ -60,13 +61,14 @@ class Rows:
         self.policies: list[PolicyVersion] = []
         self.progressed: defaultdict[tuple[UUID, int], dict[str, int]] = defaultdict(dict)
 
-    def write(self, *, source: str) -> Ingested:
+    def write(self, *, source: str, more_accounts: Collection[UUID] = ()) -> Ingested:
         """A few statements per table. The unique constraints make a second telling of the same fact a no-op.
 
+        ``more_accounts``: tenants whose money the caller moves afterwards, to be locked in order with the others.
         Returns what became of the usage events: which were refused and why, and which jobs they were charged to.
         """
         self._count_stored()  # before the locks of billing
-        ingested = usage_ingest_batch(self.works, source=source)
+        ingested = usage_ingest_batch(self.works, source=source, more_accounts=more_accounts)
         JobEvent.objects.bulk_create(self.events, batch_size=_BATCH)
         MetricPoint.objects.bulk_create(self.points, ignore_conflicts=True, batch_size=_BATCH)
         DeviceSpan.objects.bulk_create(self.spans, ignore_conflicts=True, batch_size=_BATCH)

@@ -6,7 +6,7 @@ later is rated at the price of the moment it happened and put on the invoice of 
 
 import logging
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from datetime import UTC, date
 from decimal import Decimal
@@ -16,6 +16,7 @@ from django.db import transaction
 from django.utils import timezone
 
 from tenants.billing.budgets.services import budgets_check
+from tenants.billing.ledger.books import accounts_for_update
 from tenants.billing.ledger.capture import Charge, usage_capture
 from tenants.billing.models import MeterTotal, RatedUsage, UsageEvent, UsageRollup
 from tenants.billing.usage.periods import month_of, periods_lock
@@ -40,7 +41,9 @@ class Ingested:
 
 
 @transaction.atomic
-def usage_ingest_batch(works: Sequence[MeteredWork], *, source: str) -> Ingested:
+def usage_ingest_batch(
+    works: Sequence[MeteredWork], *, source: str, more_accounts: Collection[UUID] = ()
+) -> Ingested:
     """Store and rate events of any tenants; needs the platform's scope, or that of their one tenant.
 
     (tenant, source, event_id) takes effect once, for ever: a repeat is a no-op, the same key with other content
@@ -57,6 +60,8 @@ def usage_ingest_batch(works: Sequence[MeteredWork], *, source: str) -> Ingested
     if not possible:
         return Ingested(refused=tuple(refused))
     periods = periods_lock({(work.tenant_id, month_of(work.occurred_at)) for work in possible}, now=now)
+    if more_accounts:
+        accounts_for_update({*more_accounts, *(work.tenant_id for work in possible)})
     fresh = _fresh(possible, source, refused)
     rater = Rater.read(fresh)
     lines = _rated(fresh, rater, source, refused)
