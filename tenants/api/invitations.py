@@ -6,7 +6,6 @@ from django.urls import reverse
 from drf_spectacular.utils import extend_schema
 from rest_framework import serializers
 from rest_framework.response import Response
-from rest_framework.views import APIView
 
 from gpu_runtime.protocol.base import Message
 from tenants import services
@@ -18,6 +17,7 @@ from tenants.models import Invitation
 from tenants.permissions import Permission
 from tenants.requests import TenantRequest
 from tenants.selectors import invitation_list
+from tenants.whole_tenant import ForTheWholeTenant
 
 
 class InvitationInput(Message):
@@ -44,7 +44,7 @@ class NewInvitationOutput(InvitationOutput):
         fields = [*InvitationOutput.Meta.fields, "token", "accept_url"]
 
 
-class InvitationListApi(ListView):
+class InvitationListApi(ForTheWholeTenant, ListView):
     """Invitations, whatever became of them."""
 
     permission = {"GET": Permission.MEMBERS_READ, "POST": Permission.MEMBERS_MANAGE}
@@ -79,7 +79,7 @@ class InvitationListApi(ListView):
         return idempotent(request, create, secret_fields=("token", "accept_url"))
 
 
-class InvitationApi(APIView):
+class InvitationApi(ForTheWholeTenant):
     """One invitation."""
 
     permission = {"DELETE": Permission.MEMBERS_MANAGE}

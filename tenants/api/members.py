@@ -18,6 +18,7 @@ from tenants.models import Membership
 from tenants.permissions import Permission
 from tenants.requests import TenantRequest
 from tenants.selectors import member_list
+from tenants.whole_tenant import ForTheWholeTenant
 
 
 class MemberInput(Message):
@@ -84,7 +85,7 @@ class MeApi(APIView):
         )
 
 
-class MemberListApi(ListView):
+class MemberListApi(ForTheWholeTenant, ListView):
     """The people of a tenant."""
 
     permission = {"GET": Permission.MEMBERS_READ, "POST": Permission.MEMBERS_MANAGE}
@@ -111,7 +112,7 @@ class MemberListApi(ListView):
         return idempotent(request, add)
 
 
-class MemberApi(APIView):
+class MemberApi(ForTheWholeTenant):
     """One member."""
 
     permission = {"PATCH": Permission.MEMBERS_MANAGE, "DELETE": Permission.MEMBERS_MANAGE}

@@ -11,7 +11,6 @@ from pydantic import Field
 from rest_framework import serializers
 from rest_framework.renderers import JSONRenderer
 from rest_framework.response import Response
-from rest_framework.views import APIView
 
 from gpu_runtime.protocol.base import Message
 from tenants.api.roles import Moment
@@ -22,6 +21,7 @@ from tenants.listing import ListView, PageQuery
 from tenants.permissions import Permission
 from tenants.requests import TenantRequest
 from tenants.tables import MEDIA_TYPE, CsvRenderer, csv_answer
+from tenants.whole_tenant import ForTheWholeTenant
 
 _COLUMNS = (
     *("id", "occurred_at", "actor_kind", "actor_id", "actor_name", "verb", "object_type", "object_id"),
@@ -61,7 +61,7 @@ class AuditEventOutput(serializers.ModelSerializer[AuditEvent]):
         fields = _COLUMNS
 
 
-class AuditListApi(ListView):
+class AuditListApi(ForTheWholeTenant, ListView):
     """Who did what in the tenant, newest first. Nothing in it can be changed or deleted."""
 
     permission = {"GET": Permission.AUDIT_READ}
@@ -77,7 +77,7 @@ class AuditListApi(ListView):
         return self.list(request)
 
 
-class AuditCsvApi(APIView):
+class AuditCsvApi(ForTheWholeTenant):
     """The audit log as a file."""
 
     permission = {"GET": Permission.AUDIT_READ}

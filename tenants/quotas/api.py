@@ -17,7 +17,7 @@ from tenants.models import Project
 from tenants.permissions import Permission
 from tenants.preconditions import MATCH_PARAMETER, etag_of, require_match, tagged
 from tenants.quotas.models import Resource
-from tenants.quotas.outputs import QuotaOutput, QuotasOutput, quota_line, quota_lines, version_of
+from tenants.quotas.outputs import QuotaOutput, QuotasOutput, project_lines, quota_line, quota_lines, version_of
 from tenants.quotas.services import LIMIT_MAX, PROJECT_RESOURCES, quota_for_update, quota_set, quota_withdraw
 from tenants.requests import TenantRequest
 from tenants.selectors import project_list
@@ -40,10 +40,17 @@ class QuotaListApi(APIView):
 
     @extend_schema(operation_id="quotas_list", responses=QuotasOutput)
     def get(self, request: TenantRequest) -> Response:
-        """Every limit of the tenant and those its projects have, with what is used of each now."""
+        """Every limit of the tenant and those its projects have, with what is used of each now.
+
+        A key bound to a project is told of that project only: each limit it can have, set or not.
+        """
         refuse_query(request)
-        projects = list(project_list(request.actor).order_by("slug"))
-        return Response(QuotasOutput({"results": quota_lines(request.tenant, projects)}).data)
+        bound = request.actor.project
+        if bound is not None:
+            lines = project_lines(request.tenant, bound)
+        else:
+            lines = quota_lines(request.tenant, list(project_list(request.actor).order_by("slug")))
+        return Response(QuotasOutput({"results": lines}).data)
 
 
 class ProjectQuotaApi(APIView):

@@ -81,6 +81,14 @@ def quota_lines(tenant: Tenant, projects: list[Project]) -> list[QuotaLine]:
     return lines
 
 
+def project_lines(tenant: Tenant, project: Project) -> list[QuotaLine]:
+    """Every limit that a project can have, set or not."""
+    limits, used = limits_read(tenant), used_of(tenant)
+    return [
+        _line(tenant, limits, resource, project, _used(used, project.pk, resource)) for resource in PROJECT_RESOURCES
+    ]
+
+
 def quota_line(tenant: Tenant, project: Project, resource: Resource) -> QuotaLine:
     """One limit of a project, set or not."""
     return _line(tenant, limits_read(tenant), resource, project, _used(used_of(tenant), project.pk, resource))

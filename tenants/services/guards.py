@@ -6,7 +6,13 @@ from tenants.permissions import may_grant, permissions_of
 
 
 def require_grant(actor: Actor, role: str) -> None:
-    """Nobody hands out or changes a role with rights they lack; a key's scopes count. Raises ApplicationError 403."""
+    """Nobody hands out or changes a role with rights they lack; a key's scopes count. Raises ApplicationError 403.
+
+    A key with a spend cap hands out none: whoever got one could spend what the cap forbids.
+    """
+    if actor.key is not None and actor.key.spend_cap is not None:
+        detail = "An API key with a spend cap makes no keys and hands out no roles."
+        raise ApplicationError(code="permission_denied", status=403, detail=detail)
     if not may_grant(actor.role, role) or not permissions_of(role) <= actor.permissions:
         raise ApplicationError(
             code="permission_denied",

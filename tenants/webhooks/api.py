@@ -15,9 +15,10 @@ from tenants.listing import ListView, PageQuery, refuse_query
 from tenants.permissions import Permission
 from tenants.requests import TenantRequest
 from tenants.webhooks import endpoints, selectors
-from tenants.webhooks.delivery_api import DeliveryDetailOutput, ForTheWholeTenant, accepted, refuse_input
+from tenants.webhooks.delivery_api import DeliveryDetailOutput, accepted, refuse_input
 from tenants.webhooks.events import EventType
 from tenants.webhooks.models import WebhookEndpoint
+from tenants.whole_tenant import ForTheWholeTenant
 
 Url = Annotated[str, Field(min_length=1, max_length=500)]
 Events = Annotated[list[EventType], Field(max_length=len(EventType))]

@@ -6,10 +6,8 @@ from uuid import UUID
 from drf_spectacular.utils import OpenApiParameter, extend_schema
 from rest_framework import serializers
 from rest_framework.response import Response
-from rest_framework.views import APIView
 
 from tenants.bodies import parse_body
-from tenants.errors import ApplicationError
 from tenants.idempotency import KEY_PARAMETER, idempotent
 from tenants.listing import ListView, NoQuery, PageQuery, refuse_query
 from tenants.permissions import Permission
@@ -17,6 +15,7 @@ from tenants.requests import TenantRequest
 from tenants.webhooks import endpoints, selectors
 from tenants.webhooks.events import EventType
 from tenants.webhooks.models import DeliveryState, WebhookDelivery
+from tenants.whole_tenant import ForTheWholeTenant
 
 
 class DeliveryListQuery(PageQuery):
@@ -55,16 +54,6 @@ class DeliveryDetailOutput(DeliveryOutput):
 
     class Meta(DeliveryOutput.Meta):
         fields = [*DeliveryOutput.Meta.fields, "data"]
-
-
-class ForTheWholeTenant(APIView):
-    """Events tell of every project, so a key that is bound to one may not see where they go."""
-
-    def check_permissions(self, request: Any) -> None:
-        super().check_permissions(request)
-        if request.actor is not None and request.actor.project is not None:
-            detail = "This API key is bound to a project; webhooks are the whole tenant's."
-            raise ApplicationError(code="permission_denied", status=403, detail=detail)
 
 
 class DeliveryListApi(ForTheWholeTenant, ListView):

@@ -80,7 +80,7 @@ class BudgetListApi(ListView):
     serializer_class = _BudgetPage
 
     def rows(self, request: TenantRequest, query: PageQuery) -> QuerySet[Budget]:
-        return budget_list(request.tenant)
+        return _budgets(request)
 
     def paginate_queryset(self, queryset: Any) -> Any:
         return budget_states(super().paginate_queryset(queryset) or [], month_of(timezone.now()))
@@ -118,7 +118,7 @@ class BudgetApi(APIView):
     @extend_schema(operation_id="budgets_get", responses=BudgetOutput)
     def get(self, request: TenantRequest, budget_id: UUID) -> Response:
         refuse_query(request)
-        budget = access_row(budget_list(request.tenant), "budget", pk=budget_id)
+        budget = access_row(_budgets(request), "budget", pk=budget_id)
         return tagged(request, budget.version, _state(budget))
 
     @extend_schema(
@@ -129,6 +129,7 @@ class BudgetApi(APIView):
         refuse_query(request)
         body = parse_body(BudgetChange, request.data)
         with transaction.atomic():
+            access_row(_budgets(request), "budget", pk=budget_id)
             budget = budgets.budget_for_update(request.tenant, budget_id)
             require_match(request, budget.version)
             amount = Decimal(body.amount) if body.amount is not None else None
@@ -139,10 +140,17 @@ class BudgetApi(APIView):
     def delete(self, request: TenantRequest, budget_id: UUID) -> Response:
         refuse_query(request)
         with transaction.atomic():
+            access_row(_budgets(request), "budget", pk=budget_id)
             budget = budgets.budget_for_update(request.tenant, budget_id)
             require_match(request, budget.version)
             budgets.budget_end(by=request.actor, budget=budget)
         return Response(status=204)
+
+
+def _budgets(request: TenantRequest) -> QuerySet[Budget]:
+    """Budgets in force; for a key bound to a project there is only that project's."""
+    rows = budget_list(request.tenant)
+    return rows.filter(project=request.actor.project) if request.actor.project is not None else rows
 
 
 def _state(budget: Budget) -> dict[str, object]:

@@ -11,7 +11,6 @@ from drf_spectacular.utils import OpenApiParameter, extend_schema, inline_serial
 from rest_framework import serializers
 from rest_framework.renderers import JSONRenderer
 from rest_framework.response import Response
-from rest_framework.views import APIView
 
 from tenants.billing.currencies import rounded
 from tenants.billing.invoices.reads import CSV_COLUMNS, csv_rows, due_of, invoice_get, invoice_list, project_names
@@ -21,6 +20,7 @@ from tenants.listing import ListView, PageQuery, refuse_query
 from tenants.permissions import Permission
 from tenants.requests import TenantRequest
 from tenants.tables import MEDIA_TYPE, CsvRenderer, csv_answer
+from tenants.whole_tenant import ForTheWholeTenant
 
 StateName = Literal["draft", "final", "void"]
 
@@ -78,7 +78,7 @@ class _Row(serializers.BaseSerializer[Any]):
         return _told(instance)
 
 
-class InvoiceListApi(ListView):
+class InvoiceListApi(ForTheWholeTenant, ListView):
     """Invoices and credit notes, newest first."""
 
     permission = {"GET": Permission.BILLING_READ}
@@ -98,7 +98,7 @@ class InvoiceListApi(ListView):
         return self.list(request)
 
 
-class InvoiceApi(APIView):
+class InvoiceApi(ForTheWholeTenant):
     """One invoice or credit note with its lines."""
 
     permission = {"GET": Permission.BILLING_READ}
@@ -117,7 +117,7 @@ class InvoiceApi(APIView):
         return Response(_told(invoice) | more)
 
 
-class InvoiceCsvApi(APIView):
+class InvoiceCsvApi(ForTheWholeTenant):
     """The lines of one invoice as a file."""
 
     permission = {"GET": Permission.BILLING_READ}

@@ -6,7 +6,6 @@ from django.db.models import QuerySet
 from drf_spectacular.utils import extend_schema, inline_serializer
 from rest_framework import serializers
 from rest_framework.response import Response
-from rest_framework.views import APIView
 
 from tenants.billing.ledger.balances import Balance, balance_of
 from tenants.billing.models import Account, BillingMode, LedgerKind
@@ -15,6 +14,7 @@ from tenants.billing.usage.api import MoneyOutput, money
 from tenants.listing import ListView, PageQuery, refuse_query
 from tenants.permissions import Permission
 from tenants.requests import TenantRequest
+from tenants.whole_tenant import ForTheWholeTenant
 
 _MONEY_OR_NULL = {"allow_null": True}
 BalanceOutput = inline_serializer(
@@ -74,7 +74,7 @@ class _Movement(serializers.BaseSerializer[Any]):
         }
 
 
-class BalanceApi(APIView):
+class BalanceApi(ForTheWholeTenant):
     """Credit, debts, and this month's spending against its limits."""
 
     permission = {"GET": Permission.BILLING_READ}
@@ -85,7 +85,7 @@ class BalanceApi(APIView):
         return Response(_told(balance_of(request.tenant), request.tenant.currency))
 
 
-class LedgerApi(ListView):
+class LedgerApi(ForTheWholeTenant, ListView):
     """Every movement of the tenant's money, newest first. The entries of each sum to zero."""
 
     permission = {"GET": Permission.BILLING_READ}
