@@ -268,8 +268,39 @@ def test_an_operator_needs_the_second_factor_where_the_installation_says_so(sett
         return
     assert answer["Location"].split("?")[0] == "/admin/login/"
     assert browser.get("/admin/login/")["Location"] == "/account/mfa/totp/activate/"
-    Authenticator.objects.create(user=operator, type=Authenticator.Type.TOTP, data={"secret": "x"})
-    assert browser.get("/admin/tenants/tenant/").status_code == 200
+    factor = Authenticator.objects.create(user=operator, type=Authenticator.Type.TOTP, data={"secret": "x"})
+    assert browser.get("/admin/tenants/tenant/").status_code == 302, "this session has shown no code"
+    assert browser.get("/admin/login/")["Location"] == "/account/mfa/reauthenticate/?next=/admin/"
+    factor.delete()
+
+
+@pytest.mark.django_db(transaction=True)
+def test_the_second_factor_shuts_out_whoever_logged_in_without_it(settings, alice: Person):
+    settings.JOYNEXUS_OPERATOR_MFA = True
+    User.objects.filter(pk=alice.user.pk).update(is_staff=True, is_superuser=True)
+    thief, _ = log_in("alice@example.org")
+    operator, secret = with_totp(alice)
+    assert operator.get("/admin/").status_code == 200
+    assert thief.get("/api/v1/me").status_code == 401
+    assert "account.sessions_ended" in verbs(alice)
+    again, _ = log_in("alice@example.org")
+    assert again.get("/admin/").status_code == 302
+    again.post("/account/mfa/authenticate/", {"code": code_now(secret)})
+    assert again.get("/admin/").status_code == 200
+
+
+@pytest.mark.django_db(transaction=True)
+def test_a_session_older_than_the_factor_shows_a_code_to_enter_the_admin(settings, alice: Person):
+    settings.JOYNEXUS_OPERATOR_MFA = True
+    User.objects.filter(pk=alice.user.pk).update(is_staff=True, is_superuser=True)
+    browser, secret = with_totp(alice)
+    session = browser.session
+    del session["account_authentication_methods"]
+    session.save()
+    assert browser.get("/admin/").status_code == 302
+    answer = browser.post("/account/mfa/reauthenticate/?next=/admin/", {"code": code_now(secret)})
+    assert (answer.status_code, answer["Location"]) == (302, "/admin/")
+    assert browser.get("/admin/").status_code == 200
 
 
 def test_the_admins_log_in_is_the_one_with_limits(client: Client, alice: Person):

@@ -2,10 +2,14 @@
 
 from typing import Any
 
+from allauth.account.internal.flows.login import record_authentication
 from allauth.account.signals import password_changed, password_reset, password_set, user_logged_in
 from allauth.mfa.signals import authenticator_added, authenticator_removed, authenticator_reset
+from allauth.mfa.models import Authenticator
+from allauth.usersessions.models import UserSession
 from django.db import transaction
 from django.dispatch import receiver
+from django.http import HttpRequest
 
 from tenants.access_changes import access_changed
 from tenants.audit.services import audit
@@ -37,8 +41,18 @@ def _password_changed(user: User, **_: Any) -> None:
 
 
 @receiver(authenticator_added)
-def _authenticator_added(user: User, authenticator: Any, **_: Any) -> None:
+def _authenticator_added(user: User, authenticator: Any, request: HttpRequest, **_: Any) -> None:
+    """Its first code opened it, so this session has shown it; those that the password alone opened end."""
     account_audit(user, "account.mfa_added", type=str(authenticator.type))
+    if authenticator.type != Authenticator.Type.TOTP:
+        return
+    record_authentication(request, user, "mfa", id=authenticator.pk, type=authenticator.type)
+    others = [session for session in UserSession.objects.filter(user=user) if not session.is_current()]
+    for session in others:
+        session.end()
+    if others:
+        account_audit(user, "account.sessions_ended", count=len(others))
+        access_changed([user.pk])
 
 
 @receiver(authenticator_removed)
