@@ -4,8 +4,8 @@ from typing import Any
 
 from allauth.account.internal.flows.login import record_authentication
 from allauth.account.signals import password_changed, password_reset, password_set, user_logged_in
-from allauth.mfa.signals import authenticator_added, authenticator_removed, authenticator_reset
 from allauth.mfa.models import Authenticator
+from allauth.mfa.signals import authenticator_added, authenticator_removed, authenticator_reset
 from allauth.usersessions.models import UserSession
 from django.db import transaction
 from django.dispatch import receiver
