@@ -72,6 +72,7 @@ FIELD_CODES: dict[str, str] = {
     "horizon_too_long": "no episode is as long as a chunk",
     "too_few_episodes": "one episode cannot be trained on and held out at once",
     "unknown_artifact": "no artifact of yours has that id",
+    "artifact_deleted": "the artifact's bytes are gone",
     "artifact_not_adapter": "the artifact is no policy",
     "manifest_invalid": "the adapter is of another release",
     "camera_not_simulated": "the environment's name of a camera that the policy sees has to be given",

@@ -9,6 +9,7 @@ from drf_spectacular.generators import SchemaGenerator
 
 import jobs.services
 import joynexus_client
+import tenants.selectors
 from gpu_runtime.protocol.camera_names import CameraFault
 from gpu_runtime.protocol.job_specs import JobSpec
 from jobs.api.examples import FIELD_CODES, SPECIFICATIONS
@@ -18,7 +19,7 @@ from tests.support.jobs import make_version
 from tests.support.policy_jobs import make_adapter
 from tests.support.story import Person
 
-_CODE = re.compile(r"""(?:code=|_policy_refused\()"([a-z_]+)\"""")
+_FIELD_CODE = re.compile(r"""(?:FieldError\(.*?code=|_policy_refused\(|_no_project\()"([a-z_]+)\"""", re.DOTALL)
 
 
 def test_there_is_an_example_of_every_kind_and_each_is_shown_with_the_request() -> None:
@@ -42,9 +43,10 @@ def test_an_example_with_ids_of_ones_own_is_accepted(alice: Person, kind: str) -
 
 
 def test_every_code_that_admission_refuses_a_field_with_is_described() -> None:
-    folder = Path(jobs.services.__path__[0])
-    used = {code for path in (folder / "admission").glob("*.py") for code in _CODE.findall(path.read_text())}
-    assert used - {"validation_failed"} | {fault.value for fault in CameraFault} == set(FIELD_CODES)
+    admission = Path(jobs.services.__path__[0]) / "admission"
+    read = [path.read_text() for path in (*admission.glob("*.py"), Path(tenants.selectors.__file__))]
+    used = {code for text in read for code in _FIELD_CODE.findall(text)}
+    assert used | {fault.value for fault in CameraFault} == set(FIELD_CODES)
 
 
 def test_the_specifications_in_the_clients_docstring_have_the_right_form() -> None:
