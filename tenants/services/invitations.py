@@ -16,7 +16,7 @@ from tenants.audit.services import audit
 from tenants.errors import ApplicationError
 from tenants.identity import Actor
 from tenants.invitation_mail import send_invitation
-from tenants.models import Invitation, Membership, Tenant, User
+from tenants.models import Invitation, Membership, Role, Tenant, User
 from tenants.permissions import may_grant
 from tenants.scope import tenant_scope
 from tenants.selectors import invitation_list
@@ -41,19 +41,14 @@ def invitation_create(*, actor: Actor, email: str, role: str, link: Callable[[st
     Raises ApplicationError 403 for a stronger role than the actor's, 409 for members and a second open invitation.
     """
     require_grant(actor, role)
-    email = email.strip().lower()
-    if Membership.objects.filter(tenant=actor.tenant, user__email=email).exists():
-        raise ApplicationError(code="already_a_member", status=409, detail=f"{email} is a member already.")
-    now = timezone.now()
-    Invitation.objects.filter(  # one that ran out is no longer in the way
-        tenant=actor.tenant, email=email, accepted_at=None, revoked_at=None, expires_at__lte=now
-    ).update(revoked_at=now)
-    token = secrets.token_urlsafe(32)
-    row = _insert(actor, email, role, token)
-    after = {"email": email, "role": role, "expires_at": row.expires_at.isoformat()}
-    audit(by=actor, verb="invitation.created", target=row, name=email, tenant=actor.tenant, after=after)
-    transaction.on_commit(lambda: send_invitation(row, link(token)))
-    return IssuedInvitation(row=row, token=token)
+    return _offer(by=actor, tenant=actor.tenant, email=email, role=role, link=link)
+
+
+@transaction.atomic
+def owner_invite(*, by: User, tenant: Tenant, email: str, link: Callable[[str], str]) -> IssuedInvitation:
+    """An operator's offer to own a tenant. Raises ApplicationError 409 for members and a second open invitation."""
+    with tenant_scope(tenant):
+        return _offer(by=by, tenant=tenant, email=email, role=Role.OWNER, link=link)
 
 
 @transaction.atomic
@@ -119,15 +114,39 @@ def gone() -> ApplicationError:
     return ApplicationError(code="invitation_gone", status=410, detail=detail)
 
 
-def _insert(actor: Actor, email: str, role: str, token: str) -> Invitation:
+def _offer(*, by: Actor | User, tenant: Tenant, email: str, role: str, link: Callable[[str], str]) -> IssuedInvitation:
+    """``by``: a member or key of the tenant, or an operator, who is none and so not ``invited_by``."""
+    email = email.strip().lower()
+    if Membership.objects.filter(tenant=tenant, user__email=email).exists():
+        raise ApplicationError(code="already_a_member", status=409, detail=f"{email} is a member already.")
+    now = timezone.now()
+    Invitation.objects.filter(  # one that ran out is no longer in the way
+        tenant=tenant, email=email, accepted_at=None, revoked_at=None, expires_at__lte=now
+    ).update(revoked_at=now)
+    token = secrets.token_urlsafe(32)
+    row = _insert(tenant, by.user if isinstance(by, Actor) else None, email, role, token)
+    after = {"email": email, "role": role, "expires_at": row.expires_at.isoformat()}
+    audit(by=by, verb="invitation.created", target=row, name=email, tenant=tenant, after=after)
+    transaction.on_commit(lambda: send_invitation(row, link(token), inviter=_inviter(by)))
+    return IssuedInvitation(row=row, token=token)
+
+
+def _inviter(by: Actor | User) -> str:
+    """As the letter calls whoever invites."""
+    if isinstance(by, User):
+        return "The operator of the platform"
+    return by.user.email if by.user else "An API key"
+
+
+def _insert(tenant: Tenant, invited_by: User | None, email: str, role: str, token: str) -> Invitation:
     try:
         with transaction.atomic():
             return Invitation.objects.create(
-                tenant=actor.tenant,
+                tenant=tenant,
                 email=email,
                 role=role,
                 token_sha256=token_sha256(token),
-                invited_by=actor.user,
+                invited_by=invited_by,
                 expires_at=timezone.now() + VALID_FOR,
             )
     except IntegrityError:
@@ -136,8 +155,9 @@ def _insert(actor: Actor, email: str, role: str, token: str) -> Invitation:
 
 
 def _still_offered(invitation: Invitation) -> bool:
-    """Whoever invited must still be a member who may hand out the role."""
+    """A member who invited must still be one who may hand out the role."""
     if invitation.invited_by_id is None:
         return True
-    inviter = Membership.objects.filter(tenant=invitation.tenant, user=invitation.invited_by_id).first()
+    members = Membership.objects.filter(tenant=invitation.tenant, user__is_active=True)
+    inviter = members.filter(user=invitation.invited_by_id).first()
     return inviter is not None and may_grant(inviter.role, invitation.role)

@@ -12,10 +12,10 @@ from tenants.access import access_row
 from tenants.audit.services import audit
 from tenants.errors import ApplicationError
 from tenants.identity import Actor, new_secret
-from tenants.models import ApiKey, Project
+from tenants.models import ApiKey, Project, Tenant
 from tenants.permissions import narrowed, permissions_of
 from tenants.selectors import key_list, project_for
-from tenants.services.guards import invalid, require_grant
+from tenants.services.guards import invalid, require_grant, require_standing
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -65,7 +65,11 @@ def key_create(
 
 @transaction.atomic
 def key_revoke(*, actor: Actor, key_id: object) -> None:
-    """End a key at once; ending it twice is the same. Raises 404 for keys the actor may not see."""
+    """End a key at once; ending it twice is the same. Raises 404 for keys the actor may not see.
+
+    Under the tenant's lock: a key that is just making another one has either made it, or never will.
+    """
+    Tenant.objects.select_for_update(no_key=True).get(pk=actor.tenant.pk)
     key = access_row(key_list(actor), "API key", pk=key_id)
     if ApiKey.objects.filter(tenant=actor.tenant, pk=key.pk, revoked_at=None).update(revoked_at=timezone.now()):
         audit(by=actor, verb="key.revoked", target=key, name=_label(key), tenant=actor.tenant)
@@ -76,6 +80,7 @@ def _require_scopes(actor: Actor, role: str, scopes: Sequence[str]) -> None:
     if not scopes:
         require_grant(actor, role)
         return
+    require_standing(actor)
     if unknown := sorted(set(scopes) - permissions_of(role)):
         allowed = ", ".join(sorted(permissions_of(role)))
         raise invalid(

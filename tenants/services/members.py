@@ -88,7 +88,8 @@ def _locked_member(actor: Actor, membership_id: int) -> Membership:
 
 
 def _require_other_owner(membership: Membership) -> None:
-    if not Membership.objects.filter(role=Role.OWNER).exclude(pk=membership.pk).exists():
+    others = Membership.objects.filter(tenant=membership.tenant_id, role=Role.OWNER, user__is_active=True)
+    if not others.exclude(pk=membership.pk).exists():
         raise ApplicationError(
             code="last_owner", status=409, detail="The last owner cannot leave; make somebody else an owner first."
         )

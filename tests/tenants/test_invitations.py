@@ -139,6 +139,14 @@ def test_an_invitation_falls_with_the_membership_of_whoever_made_it(story: Story
         invitation_accept(invitation=offer, user=UserFactory(email="dora@example.org"))
 
 
+def test_an_invitation_falls_with_the_account_of_whoever_made_it(story: Story):
+    adam = make_person("adam", story.alice.tenant, Role.ADMIN)
+    offer = invitation_of(invite(adam, role="viewer"))
+    User.objects.filter(pk=adam.user.pk).update(is_active=False)
+    with pytest.raises(ApplicationError, match="invitation_gone"):
+        invitation_accept(invitation=offer, user=UserFactory(email="dora@example.org"))
+
+
 def test_signing_up_makes_the_account_and_the_membership_or_neither(alice: Person):
     offer = invitation_of(invite(alice))
     user = invitation_sign_up(invitation=offer, password=PASSWORD)

@@ -6,10 +6,18 @@ import pytest
 from django.db import connection
 
 from tenants.errors import ApplicationError
-from tenants.models import ApiKey, Membership, Role
+from tenants.identity import actor_for_key
+from tenants.models import ApiKey, Membership, Role, User
 from tenants.permissions import ROLE_PERMISSIONS, Permission, may_grant, permissions_of
 from tenants.scope import platform_scope, tenant_scope
-from tenants.services import member_remove
+from tenants.services import (
+    invitation_create,
+    key_create,
+    key_revoke,
+    member_add,
+    member_remove,
+    member_set_role,
+)
 from tests.support.factories import UserFactory
 from tests.support.story import Person, Story, make_person, make_story
 
@@ -91,6 +99,35 @@ def test_whoever_leaves_loses_the_keys_made_here(alice: Person, bob: Person):
     assert bob.api.get("/api/v1/me").status_code == 401
     with platform_scope():
         assert ApiKey.objects.get(pk=bob.key_row.pk).revoked_at is not None
+
+
+def test_an_owner_whose_account_is_closed_is_no_other_owner(alice: Person):
+    olga = make_person("olga", alice.tenant, Role.OWNER)
+    User.objects.filter(pk=olga.user.pk).update(is_active=False)
+    assert alice.api.delete(f"/api/v1/members/{membership(alice).pk}").status_code == 409
+
+
+@pytest.mark.parametrize("lost", ["membership", "role", "key"])
+def test_whoever_lost_their_rights_while_the_request_came_in_hands_out_none(story: Story, lost: str):
+    """As it is when the loss commits between the request's log-in and the service: the actor is of before."""
+    adam = make_person("adam", story.alice.tenant, Role.ADMIN)
+    UserFactory(email="dora@example.org")
+    actor = actor_for_key(adam.key) if lost == "key" else adam.actor
+    with tenant_scope(story.alice.tenant):
+        if lost == "membership":
+            member_remove(actor=story.alice.actor, membership_id=membership(adam).pk)
+        elif lost == "role":
+            member_set_role(actor=story.alice.actor, membership_id=membership(adam).pk, role="viewer")
+        else:
+            key_revoke(actor=story.alice.actor, key_id=adam.key_row.pk)
+        with pytest.raises(ApplicationError, match="permission_denied"):
+            key_create(actor=actor, name="back door", role="admin")
+        with pytest.raises(ApplicationError, match="permission_denied"):
+            key_create(actor=actor, name="back door", role="admin", scopes=["jobs:write"])
+        with pytest.raises(ApplicationError, match="permission_denied"):
+            member_add(actor=actor, email="dora@example.org", role="admin")
+        with pytest.raises(ApplicationError, match="permission_denied"):
+            invitation_create(actor=actor, email="eve@example.org", role="admin", link=str)
 
 
 @pytest.mark.django_db(transaction=True)
