@@ -8,6 +8,7 @@ import time_machine
 from django.utils import timezone
 
 from gpu_runtime.protocol.messages import UsageLine
+from tenants.billing.invoices.services import invoice_finalize
 from tenants.billing.models import BillingPeriod, RatedUsage, UsageEvent, UsageRollup
 from tenants.billing.usage.batches import Refusal
 from tenants.billing.usage.periods import month_after, month_of
@@ -50,21 +51,43 @@ def test_late_usage_goes_to_the_oldest_open_month_at_the_price_of_its_moment(ali
     assert (late.period, late.amount) == (JULY, Decimal("0.05"))
 
 
-def test_late_usage_of_a_tenant_with_nothing_since_goes_to_the_month_of_now(alice: Person, charlie: Person) -> None:
+def test_late_usage_goes_to_the_oldest_open_month_though_nothing_happened_in_it(
+    alice: Person, charlie: Person
+) -> None:
     close_month(alice.tenant, MAY)
     with time_machine.travel("2026-08-03T00:00:00Z", tick=False):
         tell(work(alice.tenant), work(charlie.tenant))
-    assert (invoiced_in(alice.tenant), invoiced_in(charlie.tenant)) == ([AUGUST], [MAY])
+    assert (invoiced_in(alice.tenant), invoiced_in(charlie.tenant)) == ([JUNE], [MAY])
+    with time_machine.travel("2026-08-04T00:00:00Z", tick=False):
+        invoice = invoice_finalize(by=None, tenant=alice.tenant, month=JUNE)
+    assert invoice is not None
+    with platform_scope():
+        assert [line.description for line in invoice.lines.all()] == ["Training samples (late usage of 2026-05)"]
+
+
+def test_december_told_in_february_is_on_januarys_invoice_if_that_is_not_final(alice: Person) -> None:
+    december, january = date(2026, 12, 1), date(2027, 1, 1)
+    close_month(alice.tenant, december)
+    with time_machine.travel("2027-02-04T00:00:00Z", tick=False):
+        tell(work(alice.tenant, occurred_at=moment("2026-12-31T23:00:00")))
+        close_month(alice.tenant, january)
+        tell(work(alice.tenant, occurred_at=moment("2026-12-31T23:30:00")))
+    assert invoiced_in(alice.tenant) == [january, date(2027, 2, 1)]
 
 
 def test_what_counts_for_a_months_budget_is_when_it_happened(alice: Person) -> None:
     close_month(alice.tenant, MAY)
     tell(work(alice.tenant, samples=1_000))
+    assert invoiced_in(alice.tenant) != [MAY]
     assert spent(alice.tenant, month=MAY) == Decimal("0.05")
+
+
+def test_every_month_from_the_usage_to_now_is_known_afterwards(alice: Person) -> None:
+    with time_machine.travel("2026-08-03T00:00:00Z", tick=False):
+        tell(work(alice.tenant))
     with platform_scope():
-        assert list(BillingPeriod.objects.filter(tenant=alice.tenant, closed_at=None).values_list("start")) == [
-            (month_of(timezone.now()),)
-        ]
+        months = BillingPeriod.objects.filter(tenant=alice.tenant).order_by("start")
+        assert list(months.values_list("start", flat=True)) == [MAY, JUNE, JULY, AUGUST]
 
 
 def test_a_repeat_that_comes_after_its_month_was_closed_changes_nothing(alice: Person) -> None:

@@ -14,6 +14,7 @@ from tenants.errors import ApplicationError
 from tenants.models import Tenant
 from tenants.scope import platform_scope
 from tests.support.factories import moment
+from tests.support.prices import complete_plan
 from tests.support.story import Person
 from tests.support.usage import JOB, close_month, graduated, put_on_plan, set_price, tell, work
 
@@ -164,3 +165,36 @@ def test_an_amount_beyond_reason_is_refused_and_its_neighbours_are_not(
     assert [refusal.code for refusal in result.refused] == ["usage_implausible"]
     assert "refused" in caplog.text
     assert [line.meter for line in job_cost(alice.tenant, JOB).lines] == ["train.compute_us"]
+
+
+def test_a_tenant_whose_plan_is_in_another_currency_keeps_nobody_elses_usage(
+    alice: Person, charlie: Person, caplog: pytest.LogCaptureFixture
+) -> None:
+    """No service lets it come to this; whoever writes to the database past them stops one tenant, not all."""
+    put_on_plan(alice.tenant, complete_plan("dollars", currency="USD", since=MAY, amount="1"), since=MAY)
+    told = [work(alice.tenant, samples=1), work(charlie.tenant, samples=1_000)]
+    result = tell(*told)
+    assert [(one.tenant_id, one.code) for one in result.refused] == [(alice.tenant.pk, "usage_foreign_currency")]
+    assert "in a currency its tenant does not pay in" in caplog.text
+    assert (amounts(alice.tenant), amounts(charlie.tenant)) == ([], [Decimal("0.05")])
+    Tenant.objects.filter(pk=alice.tenant.pk).update(currency="USD")
+    assert tell(*told).refused == (), "told again once it is mended, it counts"
+    assert (amounts(alice.tenant), amounts(charlie.tenant)) == ([Decimal(1)], [Decimal("0.05")])
+
+
+def test_tiers_a_priority_and_a_change_of_plan_in_mid_month_together(alice: Person) -> None:
+    """15 units: ten in the first plan's dear tier at half price, then five beyond the other plan's tenth."""
+    standard = PricePlan.objects.get(code="standard")
+    set_price("train.samples", "2", per=1, valid_from=MAY, **graduated((10, "2"), (None, "1")))
+    other = PricePlan.objects.create(code="other", name="Other")
+    set_price("train.samples", "4", per=1, valid_from=MAY, plan="other", **graduated((10, "4"), (None, "3")))
+    for plan, permille in ((standard, 500), (other, 2_000)):
+        PriorityFactor.objects.create(plan=plan, priority=9, permille=permille, valid_from=MAY)
+    put_on_plan(alice.tenant, other, since=moment("2026-05-15T00:00:00"))
+    free = {"billable": False, "reason": "redone_after_restart"}
+    tell(
+        work(alice.tenant, samples=10, priority=9, occurred_at=moment("2026-05-14T23:59:59")),
+        work(alice.tenant, samples=99, priority=9, occurred_at=moment("2026-05-15T00:00:00"), **free),
+        work(alice.tenant, samples=5, priority=9, occurred_at=moment("2026-05-15T00:00:00")),
+    )
+    assert amounts(alice.tenant) == [Decimal(10), Decimal(0), Decimal(30)]

@@ -1,7 +1,8 @@
 """Writing usage down: stored once, rated in the same transaction, many events in a fixed number of statements.
 
 Late usage: a month takes events until its invoice is final, which is not before 72 hours after its end. What comes
-later is rated at the price of the moment it happened and put on the invoice of the tenant's oldest open month.
+later is rated at the price of the moment it happened and put on the invoice of the tenant's oldest open month after
+its own, whether or not anybody used anything in that.
 """
 
 import logging
@@ -41,9 +42,7 @@ class Ingested:
 
 
 @transaction.atomic
-def usage_ingest_batch(
-    works: Sequence[MeteredWork], *, source: str, more_accounts: Collection[UUID] = ()
-) -> Ingested:
+def usage_ingest_batch(works: Sequence[MeteredWork], *, source: str, more_accounts: Collection[UUID] = ()) -> Ingested:
     """Store and rate events of any tenants; needs the platform's scope, or that of their one tenant.
 
     (tenant, source, event_id) takes effect once, for ever: a repeat is a no-op, the same key with other content
@@ -85,6 +84,7 @@ def _refuse(work: MeteredWork, code: Refusal | None, source: str, refused: list[
         Refusal.CONFLICT: "came again with other content",
         Refusal.FUTURE: f"claims to happen at {work.occurred_at.isoformat()}",
         Refusal.IMPLAUSIBLE: f"claims {[(line.meter, line.quantity) for line in work.lines]}",
+        Refusal.CURRENCY: f"of {work.occurred_at.isoformat()} has a price in a currency its tenant does not pay in",
     }[code]
     logger.error("usage event %s of %s %s: refused", work.event_id, source, told)
     refused.append(Refused(tenant_id=work.tenant_id, event_id=work.event_id, code=code))
@@ -119,8 +119,8 @@ def _rated(works: Sequence[MeteredWork], rater: Rater, source: str, refused: lis
     rated: list[RatedLine] = []
     for work in works:
         lines = rater.rate(work)
-        if lines is None:
-            _refuse(work, Refusal.IMPLAUSIBLE, source, refused)
+        if isinstance(lines, Refusal):
+            _refuse(work, lines, source, refused)
         else:
             rated += lines
     return rated

@@ -1,7 +1,7 @@
 """Calendar months (UTC) of tenants: who locks them, and on which month's invoice usage goes."""
 
 from collections import defaultdict
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, date, datetime
 from uuid import UUID
@@ -35,10 +35,11 @@ class LockedPeriods:
 def periods_lock(months: Collection[TenantMonth], *, now: datetime) -> LockedPeriods:
     """Lock these months and all later ones of their tenants, in key order; months nobody knew yet are made.
 
-    The month of ``now`` is among them, so usage of a closed month always finds an open one. At most three statements.
-    Rows are made before any is locked: whoever waits for somebody else's new row holds nothing they could wait for.
+    All up to the month of ``now`` are among them: usage of a closed month always finds an open one, and one that
+    nobody knew yet is not passed over. At most three statements. Rows are made before any is locked: whoever waits for
+    somebody else's new row holds nothing they could wait for.
     """
-    wanted = sorted({*months, *((tenant_id, month_of(now)) for tenant_id, _ in months)})
+    wanted = sorted({*months, *(later for month in months for later in _up_to(month, month_of(now)))})
     tenants, first = {tenant_id for tenant_id, _ in wanted}, min(start for _, start in wanted)
     rows = BillingPeriod.objects.filter(tenant_id__in=tenants, start__gte=first)
     known = set(rows.values_list("tenant_id", "start"))
@@ -55,3 +56,12 @@ def periods_lock(months: Collection[TenantMonth], *, now: datetime) -> LockedPer
         if closed_at is None:
             open_months[tenant_id].append(start)
     return LockedPeriods(open_months)
+
+
+def _up_to(month: TenantMonth, last: date) -> Iterator[TenantMonth]:
+    """The tenant's months after this one until ``last``, which is always among them."""
+    tenant_id, start = month
+    while start < last:
+        start = month_after(start)
+        yield tenant_id, start
+    yield tenant_id, last

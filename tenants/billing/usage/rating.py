@@ -1,6 +1,6 @@
 """Rating events in memory: their prices, factors and amounts, and the month's running totals they advance."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import date
 from decimal import Decimal
@@ -11,7 +11,8 @@ from tenants.billing.models import MeterTotal, PriceVersion
 from tenants.billing.prices.pricing import charge
 from tenants.billing.prices.tariffs import Tariffs
 from tenants.billing.usage.periods import month_of
-from tenants.billing.usage.works import MeteredWork
+from tenants.billing.usage.works import MeteredWork, Refusal
+from tenants.models import Tenant
 
 AMOUNT_MAX = Decimal(100_000)  # of one line; far beyond what an hour of the whole platform can cost
 TotalKey = tuple[UUID, str, date]  # tenant, meter, month
@@ -33,31 +34,36 @@ class Rater:
     """Rates works of many tenants one after the other. The months' periods must be locked by this transaction."""
 
     tariffs: Tariffs
+    currencies: Mapping[UUID, str]  # of the tenants
     totals: dict[TotalKey, int]  # billable units before this batch
     advanced: dict[TotalKey, int] = field(default_factory=dict)  # by this batch
 
     @classmethod
     def read(cls, works: Sequence[MeteredWork]) -> "Rater":
-        """Prices, and where they count on, the running totals. At most five statements."""
+        """Prices, and where they count on, the running totals. At most six statements."""
         tenants = {work.tenant_id for work in works}
         meters = {line.meter for work in works for line in work.lines}
         tariffs = Tariffs(tenants, meters)
+        currencies = dict(Tenant.objects.filter(pk__in=tenants).values_list("pk", "currency"))
         totals: dict[TotalKey, int] = {}
         if tariffs.any_counts_on:
             months = {month_of(work.occurred_at) for work in works}
             rows = MeterTotal.objects.filter(tenant_id__in=tenants, meter__in=meters, month__in=months)
             columns = rows.values_list("tenant_id", "meter", "month", "quantity")
             totals = {(tenant_id, meter, month): quantity for tenant_id, meter, month, quantity in columns}
-        return cls(tariffs, totals)
+        return cls(tariffs, currencies, totals)
 
-    def rate(self, work: MeteredWork) -> list[RatedLine] | None:
+    def rate(self, work: MeteredWork) -> list[RatedLine] | Refusal:
         """The work's lines with their money; what is not billable costs 0 and advances no total.
 
-        None if an amount is implausible. Raises ApplicationError ``no_price``.
+        Or why they have no effect: a mistake about one tenant must not keep the others' usage from being rated.
+        Raises ApplicationError ``no_price``.
         """
         rated = [self._line(work, line) for line in work.lines]
+        if any(line.version.currency != self.currencies[work.tenant_id] for line in rated):
+            return Refusal.CURRENCY
         if any(line.amount > AMOUNT_MAX for line in rated):
-            return None
+            return Refusal.IMPLAUSIBLE
         if work.billable:
             for line in work.lines:
                 key = (work.tenant_id, line.meter, month_of(work.occurred_at))

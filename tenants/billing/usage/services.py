@@ -17,6 +17,7 @@ _REFUSED = {
     Refusal.CONFLICT: "Usage event {event_id!r} is known with other content.",
     Refusal.FUTURE: "Usage event {event_id!r} claims to happen in the future.",
     Refusal.IMPLAUSIBLE: "Usage event {event_id!r} claims more than any job can use.",
+    Refusal.CURRENCY: "Usage event {event_id!r} has no price in the currency of its tenant.",
 }
 
 

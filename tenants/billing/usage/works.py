@@ -24,6 +24,7 @@ class Refusal(StrEnum):
     CONFLICT = "usage_conflict"  # the id is on the books with other content; the first telling stands
     FUTURE = "usage_in_future"  # it claims to happen later than clocks may differ
     IMPLAUSIBLE = "usage_implausible"  # a quantity or an amount beyond what any job can use
+    CURRENCY = "usage_foreign_currency"  # its price is not in the tenant's currency: it cannot be on its bill
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
