@@ -6,7 +6,7 @@ from django.contrib import admin
 from django.contrib.auth.models import Group, Permission
 from django.db.models import QuerySet
 from django.forms import ModelForm
-from django.http import HttpRequest
+from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
 from django.urls import reverse
 from django.utils.html import format_html
 
@@ -54,7 +54,10 @@ def _operator(request: HttpRequest) -> User:
 
 @admin.register(Tenant)
 class TenantAdmin(Audited):
-    """The name leads to the tenant's own screen; here its share of a contended device can be changed."""
+    """The name leads to the tenant's own screen; here its share of a contended device can be changed.
+
+    New ones are made on a screen of their own, which invites the owner.
+    """
 
     noun = "tenant"
     list_display = ["screen", "slug", "state", "currency", "weight", "created_at"]
@@ -64,6 +67,12 @@ class TenantAdmin(Audited):
     ordering = ["name"]
     fields = ["id", "name", "slug", "weight", "state", "paused_reason", "currency", "created_at"]
     readonly_fields = ["id", "slug", "state", "paused_reason", "currency", "created_at"]
+
+    def has_add_permission(self, request: HttpRequest) -> bool:
+        return bool(request.user.has_perm("tenants.add_tenant"))
+
+    def add_view(self, request: HttpRequest, form_url: str = "", extra_context: Any = None) -> HttpResponse:
+        return HttpResponseRedirect(reverse("admin:operator_new_tenant"))
 
     @admin.display(description="Name", ordering="name")
     def screen(self, tenant: Tenant) -> str:

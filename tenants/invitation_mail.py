@@ -20,9 +20,8 @@ The link works once, for this address only. If you do not know what this is abou
 """
 
 
-def send_invitation(invitation: Invitation, link: str) -> bool:
+def send_invitation(invitation: Invitation, link: str, *, inviter: str) -> bool:
     """Send it. False if the mail server failed: the inviter has the link too, and the log says so."""
-    inviter = invitation.invited_by.email if invitation.invited_by else "An API key"
     text = _TEXT.format(
         inviter=inviter,
         tenant=invitation.tenant.name,

@@ -1,7 +1,7 @@
 """How the console writes figures: money, durations, shares, states, kinds."""
 
 from datetime import datetime, timedelta
-from decimal import ROUND_HALF_UP, Decimal
+from decimal import Decimal
 from typing import Any
 
 from django import template
@@ -11,13 +11,13 @@ from frontend.evaluations import Rate
 from frontend.facts import algorithm_word, kind_word, step_word
 from jobs.models import Job
 from jobs.states import TERMINAL
+from tenants.billing.currencies import minor_unit, rounded
 from tenants.billing.usage.selectors import Cost, CostLine
 
 register = template.Library()
 
 SYMBOLS = {"EUR": "€", "USD": "$", "GBP": "£"}
 _NBSP = "\u00a0"
-_CENT = Decimal("0.01")
 
 STATE_WORDS = {
     "queued": "Queued",
@@ -52,12 +52,12 @@ ARTIFACT_WORDS = {
 
 @register.filter
 def money(cost: Cost | CostLine) -> str:
-    """``€0.42``; amounts under one cent keep two significant digits, so that small is not free."""
+    """``€0.42``, ``JPY 42``; amounts under one cent keep two significant digits, so that small is not free."""
     symbol = SYMBOLS.get(cost.currency, f"{cost.currency}{_NBSP}")
     amount = cost.amount
-    if 0 < amount < _CENT:
+    if 0 < amount < minor_unit(cost.currency):
         return f"{symbol}{amount:.2g}" if amount >= Decimal("0.0001") else f"< {symbol}0.0001"
-    return f"{symbol}{amount.quantize(_CENT, ROUND_HALF_UP):,}"
+    return f"{symbol}{rounded(amount, cost.currency):,}"
 
 
 @register.filter

@@ -7,12 +7,12 @@ MINOR_PLACES = {"CHF": 2, "CNY": 2, "EUR": 2, "GBP": 2, "JPY": 0, "USD": 2}
 
 def rounded(amount: Decimal, currency: str) -> Decimal:
     """To the minor unit, half up (away from zero). Raises ValueError for a currency that is not in the table."""
-    return amount.quantize(_minor_unit(currency), ROUND_HALF_UP)
+    return amount.quantize(minor_unit(currency), ROUND_HALF_UP)
 
 
 def rounded_down(amount: Decimal, currency: str) -> Decimal:
     """What of an amount can be paid out: whole minor units."""
-    return amount.quantize(_minor_unit(currency), ROUND_DOWN)
+    return amount.quantize(minor_unit(currency), ROUND_DOWN)
 
 
 def is_payable(amount: Decimal, currency: str) -> bool:
@@ -20,7 +20,8 @@ def is_payable(amount: Decimal, currency: str) -> bool:
     return amount == rounded_down(amount, currency)
 
 
-def _minor_unit(currency: str) -> Decimal:
+def minor_unit(currency: str) -> Decimal:
+    """The smallest amount that can be paid: a cent, a yen. Raises ValueError for a currency not in the table."""
     if currency not in MINOR_PLACES:
         raise ValueError(f"currency {currency!r} is not one of {sorted(MINOR_PLACES)}")
     return Decimal(1).scaleb(-MINOR_PLACES[currency])

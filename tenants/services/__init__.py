@@ -6,9 +6,10 @@ from tenants.services.invitations import (
     invitation_create,
     invitation_revoke,
     invitation_sign_up,
+    owner_invite,
 )
 from tenants.services.keys import IssuedKey, key_create, key_revoke
-from tenants.services.labs import tenant_create, tenant_pause, tenant_resume
+from tenants.services.labs import tenant_create, tenant_open, tenant_pause, tenant_resume
 from tenants.services.members import member_add, member_remove, member_set_role
 from tenants.services.projects import project_archive, project_create, project_rename
 
@@ -24,10 +25,12 @@ __all__ = [
     "member_add",
     "member_remove",
     "member_set_role",
+    "owner_invite",
     "project_archive",
     "project_create",
     "project_rename",
     "tenant_create",
+    "tenant_open",
     "tenant_pause",
     "tenant_resume",
 ]

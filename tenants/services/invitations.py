@@ -45,10 +45,10 @@ def invitation_create(*, actor: Actor, email: str, role: str, link: Callable[[st
 
 
 @transaction.atomic
-def owner_invite(*, by: User, tenant: Tenant, email: str, link: Callable[[str], str]) -> IssuedInvitation:
+def owner_invite(*, by: User, tenant: Tenant, email: str, reason: str, link: Callable[[str], str]) -> IssuedInvitation:
     """An operator's offer to own a tenant. Raises ApplicationError 409 for members and a second open invitation."""
     with tenant_scope(tenant):
-        return _offer(by=by, tenant=tenant, email=email, role=Role.OWNER, link=link)
+        return _offer(by=by, tenant=tenant, email=email, role=Role.OWNER, reason=reason, link=link)
 
 
 @transaction.atomic
@@ -114,7 +114,15 @@ def gone() -> ApplicationError:
     return ApplicationError(code="invitation_gone", status=410, detail=detail)
 
 
-def _offer(*, by: Actor | User, tenant: Tenant, email: str, role: str, link: Callable[[str], str]) -> IssuedInvitation:
+def _offer(
+    *,
+    by: Actor | User,
+    tenant: Tenant,
+    email: str,
+    role: str,
+    link: Callable[[str], str],
+    reason: str = "",
+) -> IssuedInvitation:
     """``by``: a member or key of the tenant, or an operator, who is none and so not ``invited_by``."""
     email = email.strip().lower()
     if Membership.objects.filter(tenant=tenant, user__email=email).exists():
@@ -126,7 +134,7 @@ def _offer(*, by: Actor | User, tenant: Tenant, email: str, role: str, link: Cal
     token = secrets.token_urlsafe(32)
     row = _insert(tenant, by.user if isinstance(by, Actor) else None, email, role, token)
     after = {"email": email, "role": role, "expires_at": row.expires_at.isoformat()}
-    audit(by=by, verb="invitation.created", target=row, name=email, tenant=tenant, after=after)
+    audit(by=by, verb="invitation.created", target=row, name=email, tenant=tenant, after=after, reason=reason)
     transaction.on_commit(lambda: send_invitation(row, link(token), inviter=_inviter(by)))
     return IssuedInvitation(row=row, token=token)
 

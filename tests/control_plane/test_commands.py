@@ -3,17 +3,21 @@
 import json
 import socket
 from contextlib import closing
+from datetime import timedelta
 from io import StringIO
 from pathlib import Path
 
 import pytest
 from django.core.management import CommandError, call_command
 from django.test import Client
+from django.utils import timezone
 
 from tenants.billing.models import PriceVersion
 from tenants.billing.seeds import DEFAULT_PRICES
 from tenants.datasets.models import DatasetVersion
+from tenants.models import User
 from tenants.scope import platform_scope
+from tests.support.prices import complete_plan
 from tests.support.story import Person, api_client
 
 pytestmark = pytest.mark.django_db
@@ -53,6 +57,15 @@ def test_bootstrap_refuses_a_taken_name_and_leaves_nothing():
     with pytest.raises(CommandError, match="'One' is taken"):
         call_command("bootstrap", "--tenant", "One", "--email", "new@example.org")
     assert not Client().login(email="new@example.org", password="")
+
+
+def test_bootstrap_makes_a_tenant_in_a_currency_that_has_a_complete_plan_and_in_no_other():
+    complete_plan("dollars", currency="USD", since=timezone.now() - timedelta(days=1), amount="1")
+    answer = run("bootstrap", "--tenant", "One", "--email", "ana@example.org", "--currency", "USD")
+    assert api_client(answer["api_key"]).get("/api/v1/balance").json()["credit"]["currency"] == "USD"
+    with pytest.raises(CommandError, match=r"No plan in 'JPY' .* there are plans in EUR, USD"):
+        call_command("bootstrap", "--tenant", "Two", "--email", "ben@example.org", "--currency", "JPY")
+    assert not User.objects.filter(email="ben@example.org").exists()
 
 
 def test_an_operator_imports_a_folder_of_the_server(alice: Person, tmp_path: Path, dataset_root: Path):

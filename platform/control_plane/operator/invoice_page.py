@@ -9,6 +9,7 @@ from django.urls import reverse
 
 from control_plane.operator.acts import Act, ActForm, acts_by_name, is_done, offers, sent_act
 from control_plane.operator.screens import framed, screen
+from control_plane.templatetags.operator import amount
 from tenants.billing.invoices.corrections import Correction, credit_note_create, invoice_void, left_of
 from tenants.billing.invoices.reads import CSV_COLUMNS, csv_rows, due_of, project_names
 from tenants.billing.invoices.services import invoice_draft, invoice_finalize
@@ -45,7 +46,7 @@ def _redraft(by: User, invoice: Invoice, data: dict[str, Any]) -> str:
     draft = invoice_draft(tenant=invoice.tenant, month=invoice.period_start)
     if draft is None:
         return "Nothing was used in that month any more; the draft is gone."
-    return f"Drafted anew: {draft.total:,.2f} {draft.currency}."
+    return f"Drafted anew: {amount(draft.total, draft.currency)}."
 
 
 def _finalize(by: User, invoice: Invoice, data: dict[str, Any]) -> str:
@@ -63,7 +64,7 @@ def _note(by: User, invoice: Invoice, data: dict[str, Any]) -> str:
     if data["amount"] is not None:
         lines = [Correction(description=data["description"], amount=data["amount"])]
     note = credit_note_create(by=by, invoice=invoice, reason=data["reason"], lines=lines)
-    return f"Credit note {note.number} takes back {-note.total:,.2f} {note.currency}."
+    return f"Credit note {note.number} takes back {amount(-note.total, note.currency)}."
 
 
 def _is_draft(invoice: Invoice) -> bool:

@@ -9,6 +9,7 @@ from django.urls import URLPattern, path, reverse
 
 from control_plane.operator.dashboard import records_page
 from control_plane.operator.invoice_page import invoice_csv, invoice_page
+from control_plane.operator.new_tenants import new_tenant_page, owner_page
 from control_plane.operator.prices import factor_page, price_page, prices_page
 from control_plane.operator.reconciliation import reconciliation_page
 from control_plane.operator.runtime import runtime_page
@@ -26,7 +27,9 @@ class Screen:
 
 SCREENS = (
     Screen(route="runtime/", name="operator_runtime", view=runtime_page),
+    Screen(route="tenant/new/", name="operator_new_tenant", view=new_tenant_page),
     Screen(route="tenant/<uuid:tenant_id>/", name="operator_tenant", view=tenant_page),
+    Screen(route="tenant/<uuid:tenant_id>/owner/", name="operator_owner", view=owner_page),
     Screen(route="prices/", name="operator_prices", view=prices_page),
     Screen(route="prices/<slug:code>/", name="operator_plan", view=prices_page),
     Screen(route="prices/<slug:code>/priorities/", name="operator_factor", view=factor_page),

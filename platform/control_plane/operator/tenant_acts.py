@@ -8,6 +8,7 @@ from django import forms
 
 from control_plane.operator.acts import Act, ActForm, acts_by_name
 from control_plane.operator.price_forms import moment_field
+from control_plane.templatetags.operator import amount
 from tenants.billing.invoices.services import invoice_draft
 from tenants.billing.ledger.credits import AMOUNT_MAX, credit_grant, mode_set, payment_record
 from tenants.billing.models import BillingMode, Invoice, InvoiceState, PricePlan
@@ -146,7 +147,7 @@ def _draft(by: User, tenant: Tenant, data: dict[str, Any]) -> str:
     invoice = invoice_draft(tenant=tenant, month=data["month"])
     if invoice is None:
         return f"{tenant.name} used nothing in {data['month']:%Y-%m}: there is nothing to bill."
-    return f"{str(invoice).capitalize()}: {invoice.total:,.2f} {invoice.currency}. It is listed under Invoices."
+    return f"{str(invoice).capitalize()}: {amount(invoice.total, invoice.currency)}. It is listed under Invoices."
 
 
 def _mode(by: User, tenant: Tenant, data: dict[str, Any]) -> str:

@@ -7,21 +7,23 @@ from typing import Any
 from django import template
 from django.utils import timezone
 
+from tenants.billing.currencies import minor_unit
+from tenants.models import DEFAULT_CURRENCY
+
 register = template.Library()
 
-_CENT = Decimal("0.01")
 _BYTE_UNITS = ("B", "kB", "MB", "GB", "TB", "PB")
 _AGE_UNITS = ((86_400, "d"), (3_600, "h"), (60, "min"), (1, "s"))
 
 
 @register.filter
 def amount(value: Decimal | None, currency: str = "") -> str:
-    """``1,234.50 EUR``. What is not zero never looks like it: below a cent, two significant digits are kept."""
+    """``1,234.50 EUR``, ``1,234 JPY``. What is not zero never looks like it: two significant digits are kept."""
     if value is None:
         return "–"
-    cents = value.quantize(_CENT, ROUND_HALF_UP)
-    small = value != 0 and abs(value) < _CENT
-    text = f"{_significant(value):f}" if small else f"{cents:,}"
+    unit = minor_unit(currency or DEFAULT_CURRENCY)
+    small = value != 0 and abs(value) < unit
+    text = f"{_significant(value):f}" if small else f"{value.quantize(unit, ROUND_HALF_UP):,}"
     return f"{text} {currency}".strip().replace("-", "\N{MINUS SIGN}")
 
 

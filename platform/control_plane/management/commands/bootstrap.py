@@ -9,10 +9,11 @@ from typing import Any
 from django.core.management.base import BaseCommand, CommandError, CommandParser
 from django.db import transaction
 
+from tenants.billing.currencies import MINOR_PLACES
 from tenants.billing.seeds import add_missing_prices
 from tenants.errors import ApplicationError
 from tenants.identity import Actor
-from tenants.models import Role, User
+from tenants.models import DEFAULT_CURRENCY, Role, User
 from tenants.scope import tenant_scope
 from tenants.services import key_create, tenant_create
 
@@ -23,6 +24,12 @@ class Command(BaseCommand):
     def add_arguments(self, parser: CommandParser) -> None:
         parser.add_argument("--tenant", required=True, help="name of the lab")
         parser.add_argument("--email", required=True, help="its owner; made if new")
+        parser.add_argument(
+            "--currency",
+            default=DEFAULT_CURRENCY,
+            choices=sorted(MINOR_PLACES),
+            help=f"of its bills, for good; needs a plan with a price of every meter (default {DEFAULT_CURRENCY})",
+        )
         parser.add_argument("--password-file", type=Path, help="first line is the new owner's password")
         parser.add_argument("--ask-password", action="store_true", help="ask for it on the terminal")
         parser.add_argument("--staff", action="store_true", help="the owner is also an operator (Django's admin)")
@@ -32,7 +39,7 @@ class Command(BaseCommand):
         add_missing_prices()
         user, password = _owner(options)
         try:
-            tenant = tenant_create(name=options["tenant"], owner=user)
+            tenant = tenant_create(name=options["tenant"], owner=user, currency=options["currency"])
         except ApplicationError as error:
             raise CommandError(error.detail) from error
         with tenant_scope(tenant):
