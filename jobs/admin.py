@@ -97,7 +97,7 @@ class JobAdmin(ReadOnly):
             action="cancel",
             question="Stop these? What they have not published yet is lost.",
             button="Cancel the jobs",
-            act=lambda by, job: job_cancel(tenant=job.tenant, job_id=job.pk, by=by),
+            act=lambda by, job, why: job_cancel(tenant=job.tenant, job_id=job.pk, by=by, why=why),
             label=_named,
         )
 
@@ -110,7 +110,7 @@ class JobAdmin(ReadOnly):
             action="requeue",
             question="Run these again, each as a new attempt that its tenant pays for?",
             button="Run them again",
-            act=lambda by, job: job_requeue(by=by, job=job),
+            act=lambda by, job, why: job_requeue(by=by, job=job, reason=why),
             label=_named,
         )
 
@@ -210,9 +210,9 @@ class ReconciliationDifferenceAdmin(ReadOnly):
             request,
             chosen,
             action="see",
-            question="Has somebody looked at these? They end the alert.",
+            question="Has somebody looked at these? Their alert ends. Say what it was.",
             button="Mark as seen",
-            act=lambda by, row: difference_see(by=by, difference=row),
+            act=lambda by, row, why: difference_see(by=by, difference=row, reason=why),
             label=lambda row: f"{row.check_name}, {row.subject}: expected {row.expected}, found {row.found}",
         )
 

@@ -2,20 +2,23 @@
 
 from typing import Any
 
+from django import forms
 from django.contrib import admin
-from django.contrib.auth.models import Group, Permission
+from django.contrib.auth.models import Group
 from django.db.models import QuerySet
 from django.forms import ModelForm
 from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
 from django.urls import reverse
 from django.utils.html import format_html
 
-from tenants.admin_base import AcrossTenants, OfTenant, ReadOnly
+from tenants.access_changes import access_changed
+from tenants.admin_base import AsksWhy, OfTenant, ReadOnly
+from tenants.admin_rights import GroupForm
 from tenants.audit.services import audit
 from tenants.models import ApiKey, Invitation, Membership, Project, Tenant, User
 
 
-class Audited(AcrossTenants):
+class Audited(AsksWhy):
     """Existing rows can be changed, none added or deleted. Each change is an act on the audit log."""
 
     noun: str
@@ -28,9 +31,10 @@ class Audited(AcrossTenants):
 
     def save_model(self, request: HttpRequest, obj: Any, form: "ModelForm[Any]", change: bool) -> None:
         """In the transaction that Django opens for the form."""
-        if not form.changed_data:
+        changed = [name for name in form.changed_data if name != "reason"]
+        if not changed:
             return
-        before = {name: _plain(form.initial.get(name)) for name in form.changed_data} if change else None
+        before = {name: _plain(form.initial.get(name)) for name in changed} if change else None
         super().save_model(request, obj, form, change)
         audit(
             by=_operator(request),
@@ -38,7 +42,8 @@ class Audited(AcrossTenants):
             target=obj,
             tenant=obj if isinstance(obj, Tenant) else None,
             before=before,
-            after={name: _plain(form.cleaned_data[name]) for name in form.changed_data},
+            after={name: _plain(form.cleaned_data[name]) for name in changed},
+            reason=form.cleaned_data["reason"],
         )
 
 
@@ -87,34 +92,38 @@ class UserAdmin(Audited):
     search_fields = ["email"]
     ordering = ["email"]
     fields = ["email", "is_active", "is_staff", "is_superuser", "groups", "date_joined", "last_login"]
-    filter_horizontal = ["groups"]
     readonly_fields = ["email", "date_joined", "last_login"]
+
+    def save_model(self, request: HttpRequest, obj: User, form: "ModelForm[User]", change: bool) -> None:
+        """Whoever's account is closed is cut off at once."""
+        super().save_model(request, obj, form, change)
+        access_changed([obj.pk])
 
     def has_change_permission(self, request: HttpRequest, obj: Any = None) -> bool:
         """Who is staff is for superusers to say: otherwise anybody could make themselves one."""
         return bool(request.user.is_superuser and super().has_change_permission(request, obj))
+
+    def formfield_for_manytomany(self, db_field: Any, request: HttpRequest, **kwargs: Any) -> Any:
+        """Groups to tick: there are few."""
+        return super().formfield_for_manytomany(db_field, request, widget=forms.CheckboxSelectMultiple, **kwargs)
 
 
 @admin.register(Group)
 class GroupAdmin(Audited):
     """What operators of one kind may do: rights to look (view) and to act (add, change)."""
 
+    form = GroupForm
     noun = "group"
+    fields = ["name", "permissions"]
     list_display = ["name"]
     search_fields = ["name"]
     ordering = ["name"]
-    filter_horizontal = ["permissions"]
 
     def has_add_permission(self, request: HttpRequest) -> bool:
         return bool(request.user.is_superuser)
 
     def has_change_permission(self, request: HttpRequest, obj: Any = None) -> bool:
         return bool(request.user.is_superuser)
-
-    def formfield_for_manytomany(self, db_field: Any, request: HttpRequest, **kwargs: Any) -> Any:
-        """Names of rights need their models' content types: all in one query."""
-        kwargs["queryset"] = Permission.objects.select_related("content_type").order_by("content_type", "codename")
-        return super().formfield_for_manytomany(db_field, request, **kwargs)
 
 
 @admin.register(Membership)

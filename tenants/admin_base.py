@@ -2,6 +2,7 @@
 
 from typing import Any
 
+from django import forms
 from django.contrib import admin
 from django.db.models import Model, QuerySet
 from django.http import HttpRequest, HttpResponse
@@ -33,6 +34,30 @@ class AcrossTenants(admin.ModelAdmin):
     def changeform_view(self, request: HttpRequest, *args: Any, **kwargs: Any) -> Any:
         with platform_scope():
             return _rendered(super().changeform_view(request, *args, **kwargs))
+
+
+class WhyForm(forms.ModelForm):  # type: ignore[type-arg]  # of any model
+    """Every change says why, for the audit log."""
+
+    reason = forms.CharField(
+        max_length=500, help_text="Kept in the audit log.", widget=forms.TextInput(attrs={"class": "vTextField"})
+    )
+
+
+class AsksWhy(AcrossTenants):
+    """Rows that can be changed; the reason is asked for whoever may."""
+
+    form = WhyForm
+
+    def get_fields(self, request: HttpRequest, obj: Any = None) -> Any:
+        may = self.has_change_permission(request, obj) if obj else self.has_add_permission(request)
+        return [*(self.fields or ()), *(["reason"] if may else [])]
+
+    def log_addition(self, request: HttpRequest, obj: Any, message: Any) -> Any:
+        """Our own log has it."""
+
+    def log_change(self, request: HttpRequest, obj: Any, message: Any) -> Any:
+        """Our own log has it."""
 
 
 class ReadOnly(AcrossTenants):

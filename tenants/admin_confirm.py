@@ -1,8 +1,9 @@
-"""Actions on chosen rows that ask first: a page with how many and which, then the service, row by row."""
+"""Actions on chosen rows that ask first: a page with how many, which and why, then the service, row by row."""
 
 from collections.abc import Callable
 from typing import Any
 
+from django import forms
 from django.contrib import admin, messages
 from django.contrib.admin.helpers import ACTION_CHECKBOX_NAME
 from django.core.exceptions import PermissionDenied
@@ -17,6 +18,12 @@ MOST_ROWS = 200  # at once: each is a transaction of its own
 ROWS_SHOWN = 20
 
 
+class WhyForm(forms.Form):
+    """The reason that the audit log keeps."""
+
+    reason = forms.CharField(max_length=500, help_text="Kept in the audit log, which the tenant can read.")
+
+
 def confirm_then(
     screen: "admin.ModelAdmin[Any]",
     request: HttpRequest,
@@ -25,12 +32,12 @@ def confirm_then(
     action: str,
     question: str,
     button: str,
-    act: Callable[[User, Any], object],
+    act: Callable[[User, Any, str], object],
     label: Callable[[Any], str] = str,
 ) -> HttpResponse | None:
-    """Ask, and once ``confirmed`` comes back, do ``act(operator, row)`` for each; refusals are told one by one.
+    """Ask, and once ``confirmed`` comes back, do ``act(operator, row, reason)`` for each; refusals are told one by one.
 
-    None: done, back to the list. Nothing happens before the confirmation.
+    None: done, back to the list. Nothing happens before the confirmation, or without a reason.
     """
     if not isinstance(request.user, User):
         raise PermissionDenied
@@ -39,13 +46,14 @@ def confirm_then(
         messages.error(request, f"{count} rows are chosen; at most {MOST_ROWS} at once.")
         return None
     rows = list(chosen)
-    if request.POST.get("confirmed") != "yes":
+    form = WhyForm(request.POST if request.POST.get("confirmed") == "yes" else None)
+    if not form.is_valid():
         labels = [label(row) for row in rows]
-        return _question(screen, request, rows, labels, action=action, question=question, button=button)
+        return _question(screen, request, rows, labels, form=form, action=action, question=question, button=button)
     refused: list[str] = []
     for row in rows:
         try:
-            act(request.user, row)
+            act(request.user, row, form.cleaned_data["reason"])
         except ApplicationError as error:
             refused.append(f"{label(row)}: {error.detail}")
     if len(rows) > len(refused):
@@ -56,7 +64,7 @@ def confirm_then(
 
 
 def _question(
-    screen: "admin.ModelAdmin[Any]", request: HttpRequest, rows: list[Any], labels: list[str], **context: str
+    screen: "admin.ModelAdmin[Any]", request: HttpRequest, rows: list[Any], labels: list[str], **context: Any
 ) -> TemplateResponse:
     frame = screen.admin_site.each_context(request)
     more = {"title": "Are you sure?", "opts": screen.model._meta, "count": len(rows)}

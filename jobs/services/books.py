@@ -26,12 +26,15 @@ def reconcile_ask(*, by: User) -> None:
 
 
 @transaction.atomic
-def difference_see(*, by: User, difference: ReconciliationDifference) -> bool:
-    """Say that somebody has looked at a difference, which ends the alert; False if it was seen before."""
+def difference_see(*, by: User, difference: ReconciliationDifference, reason: str = "") -> bool:
+    """Say that somebody has looked at a difference, and what it was: the alert ends. False if it was seen before."""
     with platform_scope():
         unseen = ReconciliationDifference.objects.filter(pk=difference.pk, seen_at=None)
         if not unseen.update(seen_at=timezone.now(), seen_by=by):
             return False
         found = {"check": difference.check_name, "expected": difference.expected, "found": difference.found}
-        audit(by=by, verb="difference.seen", target=difference, tenant=None, name=difference.subject, after=found)
+        audit(
+            by=by, verb="difference.seen", target=difference, tenant=None, name=difference.subject,
+            after=found, reason=reason,
+        )  # fmt: skip
     return True

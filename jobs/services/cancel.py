@@ -32,22 +32,22 @@ REASON = "cancelled_by_user"
 _MAY_BE_CANCELLING = frozenset({JobState.STARTING, JobState.RUNNING})
 
 
-def job_cancel(*, tenant: Tenant, job_id: UUID, by: Actor | User | None = None) -> Job:
+def job_cancel(*, tenant: Tenant, job_id: UUID, by: Actor | User | None = None, why: str = "") -> Job:
     """Ask a job to stop. Again is harmless; a job that succeeded or failed answers 409.
 
-    ``by``: a member, a key or an operator; None: the platform itself. Raises ApplicationError 404 for a missing and
-    for a foreign job.
+    ``by``: a member, a key or an operator; None: the platform itself. ``why``: for the audit log. Raises
+    ApplicationError 404 for a missing and for a foreign job.
     """
     with tenant_scope(tenant):
         for _ in range(3):  # each failed compare-and-swap means that the job moved on; its path is short
             job = job_get(tenant, job_id)
-            if job.state in {JobState.CANCELLING, JobState.CANCELLED} or _ask(job, by):
+            if job.state in {JobState.CANCELLING, JobState.CANCELLED} or _ask(job, by, why):
                 return job
         raise ApplicationError(code="job_finished", status=409, detail=f"The job has already {job.state}.")
 
 
 @transaction.atomic
-def _ask(job: Job, by: Actor | User | None) -> bool:
+def _ask(job: Job, by: Actor | User | None, why: str) -> bool:
     """Queued -> cancelled, or started -> cancelling with the message to the runtime; False if neither holds now."""
     before = {"state": str(job.state)}
     if not job_transition(job, to=JobState.CANCELLED, sources=frozenset({JobState.QUEUED}), reason=REASON):
@@ -55,7 +55,10 @@ def _ask(job: Job, by: Actor | User | None) -> bool:
             return False
         outbox_add(topic=CANCEL_JOB, key=str(job.pk))
     after = {"state": str(job.state)}
-    audit(by=by, verb="job.cancelled", target=job, tenant=job.tenant, name=job.name, before=before, after=after)
+    audit(
+        by=by, verb="job.cancelled", target=job, tenant=job.tenant, name=job.name,
+        before=before, after=after, reason=why,
+    )  # fmt: skip
     return True
 
 

@@ -34,11 +34,11 @@ def service_drain(*, by: User, service: str, reason: str) -> RuntimeStatus:
     return status
 
 
-def service_undrain(*, by: User, service: str) -> RuntimeStatus:
+def service_undrain(*, by: User, service: str, reason: str = "") -> RuntimeStatus:
     """Give it out again; jobs that waited for it start. Again is harmless. Raises ApplicationError 422 and 503."""
     wanted = _service(service)
     status = _told(lambda runtime: runtime.service_undrain(wanted))
-    _record(status, by=by, verb="service.undrained", service=wanted, reason="")
+    _record(status, by=by, verb="service.undrained", service=wanted, reason=reason)
     return status
 
 

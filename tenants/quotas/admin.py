@@ -6,7 +6,7 @@ from django.contrib import admin
 from django.forms import ModelForm
 from django.http import HttpRequest
 
-from tenants.admin_base import AcrossTenants, OfTenant, ReadOnly
+from tenants.admin_base import AsksWhy, OfTenant, ReadOnly
 from tenants.models import User
 from tenants.quotas.models import DefaultQuota, Quota, Resource, StorageAccount
 from tenants.quotas.services import default_quota_set
@@ -32,7 +32,7 @@ class QuotaAdmin(ReadOnly):
 
 
 @admin.register(DefaultQuota)
-class DefaultQuotaAdmin(AcrossTenants):
+class DefaultQuotaAdmin(AsksWhy):
     """What every tenant may use that has no limit of its own. No row for a resource: unlimited."""
 
     list_display = ["resource", "limit", "updated_at"]
@@ -48,7 +48,9 @@ class DefaultQuotaAdmin(AcrossTenants):
     def save_model(self, request: HttpRequest, obj: DefaultQuota, form: "ModelForm[Any]", change: bool) -> None:
         """By the service, which writes the act down."""
         assert isinstance(request.user, User)  # the site lets nobody else in
-        row = default_quota_set(by=request.user, resource=Resource(obj.resource), limit=obj.limit)
+        row = default_quota_set(
+            by=request.user, resource=Resource(obj.resource), limit=obj.limit, reason=form.cleaned_data["reason"]
+        )
         obj.pk = row.pk
 
 

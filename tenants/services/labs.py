@@ -69,18 +69,18 @@ def tenant_pause(*, by: User, tenant: Tenant, reason: str) -> Tenant:
     return _set_state(by=by, tenant=tenant, state=TenantState.PAUSED, reason=reason, verb="tenant.paused")
 
 
-def tenant_resume(*, by: User, tenant: Tenant) -> Tenant:
+def tenant_resume(*, by: User, tenant: Tenant, reason: str = "") -> Tenant:
     """Let the tenant work again; for one that is not paused nothing changes."""
-    return _set_state(by=by, tenant=tenant, state=TenantState.ACTIVE, reason="", verb="tenant.resumed")
+    return _set_state(by=by, tenant=tenant, state=TenantState.ACTIVE, reason=reason, verb="tenant.resumed")
 
 
 @transaction.atomic
 def _set_state(*, by: Actor | User, tenant: Tenant, state: TenantState, reason: str, verb: str) -> Tenant:
     row = Tenant.objects.select_for_update(no_key=True).get(pk=tenant.pk)
     before = {"state": row.state, "paused_reason": row.paused_reason}
-    after = {"state": state.value, "paused_reason": reason}
+    after = {"state": state.value, "paused_reason": reason if state is TenantState.PAUSED else ""}
     if before != after:
-        row.state, row.paused_reason = state, reason
+        row.state, row.paused_reason = state, after["paused_reason"]
         row.save(update_fields=["state", "paused_reason"])
         audit(by=by, verb=verb, target=row, tenant=row, before=before, after=after, reason=reason)
         limits_changed.send(Tenant, tenant_id=row.pk)  # what is queued may start, or learns why it does not

@@ -118,7 +118,7 @@ def webhook_test(*, actor: Actor, webhook_id: UUID) -> WebhookDelivery:
 
 
 @transaction.atomic
-def webhook_redeliver(by: Actor | User, delivery: WebhookDelivery) -> WebhookDelivery:
+def webhook_redeliver(by: Actor | User, delivery: WebhookDelivery, reason: str = "") -> WebhookDelivery:
     """Send a delivery again, with the same ``webhook-id`` and all its tries. 409 while it is on its way.
 
     ``by``: somebody of its tenant, or an operator.
@@ -134,8 +134,9 @@ def webhook_redeliver(by: Actor | User, delivery: WebhookDelivery) -> WebhookDel
         row.error, row.response_status, row.delivered_at = "", None, None
         row.save()
         audit(
-            by=by, verb="webhook.redelivered", target=row.endpoint, tenant=row.tenant, after={"delivery": str(row.pk)}
-        )
+            by=by, verb="webhook.redelivered", target=row.endpoint, tenant=row.tenant,
+            after={"delivery": str(row.pk)}, reason=reason,
+        )  # fmt: skip
         nudge_on_commit(row.pk, tries=0)
     return row
 

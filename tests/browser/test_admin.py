@@ -84,7 +84,9 @@ def test_a_tenant_is_paused_and_resumed(admin: Page, charlie: dict[str, str], co
     form.get_by_label("Reason").fill("unpaid since May")
     form.get_by_role("button", name="Pause this tenant").click()
     expect(admin.get_by_text("Paused: unpaid since May")).to_be_visible()
-    act(admin, "Resume").get_by_role("button", name="Resume this tenant").click()
+    form = act(admin, "Resume")
+    form.get_by_label("Reason").fill("it has paid")
+    form.get_by_role("button", name="Resume this tenant").click()
     expect(admin.get_by_text("Charlie lab works again.")).to_be_visible()
     assert complaints == []
 

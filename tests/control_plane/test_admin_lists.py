@@ -184,19 +184,19 @@ def test_rights_are_given_by_groups_by_superusers_only_and_with_a_trace(
     operator: Client, onlooker: Client, olga: User
 ):
     right = Permission.objects.get(codename="add_quota")
-    assert (
-        operator.post(address("auth.group", "add"), {"name": "support", "permissions": [right.pk]}).status_code == 302
-    )
+    new = {"name": "support", "permissions": [right.pk]}
+    assert operator.post(address("auth.group", "add"), new).status_code == 200, "nobody said why"
+    assert operator.post(address("auth.group", "add"), new | {"reason": "first line"}).status_code == 302
     group = Group.objects.get(name="support")
     otto = User.objects.get(email="otto@platform.example")
-    form = {"is_active": "on", "is_staff": "on", "groups": [group.pk]}
+    form = {"is_active": "on", "is_staff": "on", "groups": [group.pk], "reason": "Otto joins them"}
     assert onlooker.post(address("tenants.user", "change", otto.pk), form).status_code == 403
     assert operator.post(address("tenants.user", "change", otto.pk), form).status_code == 302
     assert User.objects.get(pk=otto.pk).has_perm("quotas.add_quota")
     with platform_scope():
-        acts = list(AuditEvent.objects.order_by("pk").values_list("verb", "after"))
-    assert [verb for verb, _ in acts] == ["group.created", "user.changed"]
-    assert acts[1][1] == {"groups": ["support"]}
+        acts = list(AuditEvent.objects.order_by("pk").values_list("verb", "reason", "after"))
+    assert [act[:2] for act in acts] == [("group.created", "first line"), ("user.changed", "Otto joins them")]
+    assert acts[1][2] == {"groups": ["support"]}
 
 
 def test_the_platforms_limit_is_changed_by_its_service_and_written_down(
@@ -205,11 +205,13 @@ def test_the_platforms_limit_is_changed_by_its_service_and_written_down(
     row = DefaultQuota.objects.get(resource=Resource.RUNNING_JOBS)
     page = address("quotas.defaultquota", "change", row.pk)
     assert onlooker.post(page, {"limit": "1"}).status_code == 403
-    assert operator.post(page, {"limit": "24"}).status_code == 302
+    assert operator.post(page, {"limit": "24"}).status_code == 200, "nobody said why"
+    assert operator.post(page, {"limit": "24", "reason": "a second node"}).status_code == 302
     assert limit_of(alice.tenant, Resource.RUNNING_JOBS) == 24
     assert operator.post(address("quotas.defaultquota", "delete", row.pk), {"post": "yes"}).status_code == 403
     with platform_scope():
         act = AuditEvent.objects.get(verb="default_quota.set")
+    assert act.reason == "a second node"
     assert (act.before, act.after) == (
         {"resource": "running_jobs", "limit": 16},
         {"resource": "running_jobs", "limit": 24},

@@ -44,9 +44,9 @@ def test_a_service_is_drained_with_a_reason_and_given_out_again(operator: Client
     assert "draining" in page
     assert "new driver" in page
     assert "The training service is draining: new driver." in operator.get("/admin/").content.decode()
-    assert send(operator, RUNTIME, "undrain", service="training").status_code == 302
+    assert send(operator, RUNTIME, "undrain", service="training", reason="it is in").status_code == 302
     assert "draining" not in operator.get(RUNTIME).content.decode()
-    assert acts() == [("service.drained", "new driver"), ("service.undrained", "")]
+    assert acts() == [("service.drained", "new driver"), ("service.undrained", "it is in")]
 
 
 def test_a_runtime_that_does_not_answer_is_told_at_the_form(operator: Client, settings: Any, tmp_path: Any):

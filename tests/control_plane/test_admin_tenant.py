@@ -86,11 +86,11 @@ def test_pausing_needs_a_reason_refuses_new_jobs_and_resuming_lets_them_in(opera
     assert send(operator, tenant, "pause", reason="unpaid since May").status_code == 302
     assert Tenant.objects.get(pk=tenant.pk).paused_reason == "unpaid since May"
     assert "Paused: unpaid since May" in operator.get(screen_of(tenant)).content.decode()
-    assert send(operator, tenant, "resume").status_code == 302
+    assert send(operator, tenant, "resume", reason="paid").status_code == 302
     assert Tenant.objects.get(pk=tenant.pk).state == TenantState.ACTIVE
     assert [(act.verb, act.reason) for act in acts_on(tenant)] == [
         ("tenant.paused", "unpaid since May"),
-        ("tenant.resumed", ""),
+        ("tenant.resumed", "paid"),
     ]
 
 
@@ -138,7 +138,7 @@ def test_a_payment_is_booked_by_the_banks_reference(operator: Client, alice: Per
 
 
 def test_a_tenant_can_pay_before(operator: Client, alice: Person):
-    assert send(operator, alice.tenant, "mode", mode="prepaid").status_code == 302
+    assert send(operator, alice.tenant, "mode", mode="prepaid", reason="their wish").status_code == 302
     assert account_of(alice.tenant).mode == BillingMode.PREPAID
 
 
@@ -182,7 +182,10 @@ def test_members_and_strangers_get_no_screen(alice: Person, bob: Person):
 
 
 def test_the_share_of_a_contended_device_is_changed_with_a_trace(operator: Client, alice: Person):
-    form = {"name": alice.tenant.name, "weight": "3"}
-    assert operator.post(f"/admin/tenants/tenant/{alice.tenant.pk}/change/", form).status_code == 302
+    page, form = f"/admin/tenants/tenant/{alice.tenant.pk}/change/", {"name": alice.tenant.name, "weight": "3"}
+    assert "This field is required." in operator.post(page, form).content.decode()
+    assert acts_on(alice.tenant) == []
+    assert operator.post(page, form | {"reason": "they pay for three"}).status_code == 302
     (act,) = acts_on(alice.tenant)
     assert (act.verb, act.before, act.after) == ("tenant.changed", {"weight": 1}, {"weight": 3})
+    assert act.reason == "they pay for three"

@@ -52,6 +52,7 @@ class DrainForm(ActForm):
 
 class UndrainForm(ActForm):
     service = forms.ChoiceField(choices=[(service.value, service.value) for service in Service])
+    reason = forms.CharField(max_length=500)
 
 
 def _drain(by: User, report: RuntimeReport, data: dict[str, Any]) -> str:
@@ -60,7 +61,7 @@ def _drain(by: User, report: RuntimeReport, data: dict[str, Any]) -> str:
 
 
 def _undrain(by: User, report: RuntimeReport, data: dict[str, Any]) -> str:
-    service_undrain(by=by, service=data["service"])
+    service_undrain(by=by, service=data["service"], reason=data["reason"])
     return f"The {data['service']} service takes new jobs again."
 
 

@@ -37,7 +37,7 @@ class PauseForm(ActForm):
 
 
 class ResumeForm(ActForm):
-    pass
+    reason = _reason()
 
 
 class QuotaForm(ActForm):
@@ -91,6 +91,7 @@ class DraftForm(ActForm):
 
 class ModeForm(ActForm):
     mode = forms.ChoiceField(choices=BillingMode.choices)
+    reason = _reason()
 
 
 def _pause(by: User, tenant: Tenant, data: dict[str, Any]) -> str:
@@ -99,7 +100,7 @@ def _pause(by: User, tenant: Tenant, data: dict[str, Any]) -> str:
 
 
 def _resume(by: User, tenant: Tenant, data: dict[str, Any]) -> str:
-    tenant_resume(by=by, tenant=tenant)
+    tenant_resume(by=by, tenant=tenant, reason=data["reason"])
     return f"{tenant.name} works again."
 
 
@@ -151,7 +152,7 @@ def _draft(by: User, tenant: Tenant, data: dict[str, Any]) -> str:
 
 
 def _mode(by: User, tenant: Tenant, data: dict[str, Any]) -> str:
-    mode_set(by=by, tenant=tenant, mode=data["mode"])
+    mode_set(by=by, tenant=tenant, mode=data["mode"], reason=data["reason"])
     return f"{tenant.name} is {data['mode']} from now on."
 
 

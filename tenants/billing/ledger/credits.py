@@ -56,7 +56,7 @@ def payment_record(
 
 
 @transaction.atomic
-def mode_set(*, by: Actor | User, tenant: Tenant, mode: str) -> BillingAccount:
+def mode_set(*, by: Actor | User, tenant: Tenant, mode: str, reason: str = "") -> BillingAccount:
     """Let a tenant pay before (prepaid) or after (invoiced). Jobs that hold credit go on using it."""
     if mode not in BillingMode.values:
         raise invalid("/mode", "unknown_mode", f"{mode!r} is not one of {BillingMode.values}.")
@@ -72,6 +72,7 @@ def mode_set(*, by: Actor | User, tenant: Tenant, mode: str) -> BillingAccount:
             tenant=tenant,
             before={"mode": before},
             after={"mode": mode},
+            reason=reason,
         )
     return account
 
