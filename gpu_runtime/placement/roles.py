@@ -2,6 +2,7 @@
 
 import asyncio
 import logging
+import time
 from collections.abc import Coroutine, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
@@ -49,6 +50,7 @@ class LocalRuntime:
     ) -> None:
         self.config, self.bases, self._families = config, bases, families
         self._pools = {name: ThreadPoolExecutor(2, name) for name in ("files", "readers", "mounts")}
+        self._started_at_us = time.time_ns() // 1000
         self._stopping = False
         self._trained = asyncio.Event()  # no step of training runs any more
         self._build_storage()
@@ -76,6 +78,8 @@ class LocalRuntime:
             partition_bytes=self.partitions.live_bytes,
             env_seats_per_tenant=min(self.config.env_seats_total, self.config.env_seats_per_tenant),
             env_namespaces=tuple(self._families),
+            starts=self.journal.starts,
+            started_at_us=self._started_at_us,
         )
 
     def gateway(self) -> Gateway:

@@ -141,6 +141,8 @@ class RuntimeStatus(Message):
     partition_bytes: int
     env_seats_per_tenant: int | None = None  # simulated environments one tenant may hold; None: not told
     env_namespaces: tuple[str, ...] | None = None  # of the simulators' ids, "" is ManiSkill's; None: not told
+    starts: int | None = None  # of the runtime on this journal, the present one included; None: not told
+    started_at_us: int | None = None  # the present start; None: not told
 
 
 # --- events -----------------------------------------------------------------------------------------------------

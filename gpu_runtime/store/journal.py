@@ -29,6 +29,9 @@ from gpu_runtime.store.trimming import trim, trimmed_through
 
 REDONE = "redone_after_restart"
 PROBE_BYTES = 256 * 1024
+_ONE_MORE_START = (
+    "INSERT INTO meta VALUES ('starts', '1') ON CONFLICT (key) DO UPDATE SET value = CAST(value AS INTEGER) + 1"
+)
 _BODY: TypeAdapter[Any] = TypeAdapter(EventBody)
 _WORKLOAD_COLUMNS = "job_id, attempt, tenant_id, submit, digest, state, total_steps, step, reason, message"
 
@@ -48,9 +51,12 @@ class Journal:
             self._writer.executescript(TABLES)
             limit_size(self._writer, max_bytes)
             self._writer.execute("INSERT OR IGNORE INTO meta VALUES ('journal_id', ?)", (str(uuid.uuid4()),))
+            self._writer.execute(_ONE_MORE_START)
         except sqlite3.Error as error:
             raise journal_error(error) from error
         (self.journal_id,) = self._reader.execute("SELECT value FROM meta WHERE key = 'journal_id'").fetchone()
+        (starts,) = self._reader.execute("SELECT value FROM meta WHERE key = 'starts'").fetchone()
+        self.starts = int(starts)  # how often a runtime has opened this journal, this time included
         self._last_seq = self._read_last_seq()
 
     @property

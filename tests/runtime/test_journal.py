@@ -36,6 +36,15 @@ def usage(event_id: str, work: str) -> Entry:
     return entry(UsageMetered(event_id=event_id, span_id=event_id, step=1, lines=lines, group_size=2), work)
 
 
+def test_each_opening_of_a_journal_is_counted_and_its_name_stays(tmp_path: Path):
+    seen = []
+    for _ in range(3):
+        opened = Journal(tmp_path / "journal.sqlite3")
+        seen.append((opened.journal_id, opened.starts))
+        opened.close()
+    assert seen == [(seen[0][0], count) for count in (1, 2, 3)]
+
+
 def row(**changes) -> WorkloadRow:
     values = {"job_id": "job", "attempt": 1, "tenant_id": "a", "submit": b"x", "digest": "d", "total_steps": 10}
     return WorkloadRow(**(values | {"state": WorkloadState.ACCEPTED} | changes))
