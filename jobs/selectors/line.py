@@ -34,6 +34,7 @@ class InLine(NamedTuple):
     priority: int
     reason: str
     created_at: datetime
+    message: str = ""
 
     @property
     def demand(self) -> Use:

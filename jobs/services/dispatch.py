@@ -3,7 +3,6 @@
 import logging
 from datetime import timedelta
 from enum import StrEnum
-from itertools import islice
 from uuid import UUID
 
 from django.db import transaction
@@ -16,11 +15,12 @@ from gpu_runtime.protocol.messages import DatasetBinding, PolicyBinding, Runtime
 from gpu_runtime.protocol.schema import DatasetSummary
 from jobs.models import Job, JobAttempt
 from jobs.runtime_client import RuntimeClient, RuntimeRefused, RuntimeUnreachable
+from jobs.selectors.line import InLine
 from jobs.services.attempts import attempt_close, attempt_follow
 from jobs.services.cancel import cancel_deliver
 from jobs.services.caps import cap_of_queued
 from jobs.services.drain import DRAINING, drained_for
-from jobs.services.places import Wait, line_turns, wait_of
+from jobs.services.places import NOT_FOR_A_PLACE, Wait, line_turns, wait_of
 from jobs.services.transition import job_note, job_transition
 from jobs.states import ATTEMPT_STATE_OF_WORKLOAD, AttemptState, JobState
 from tenants.models import Tenant
@@ -30,7 +30,8 @@ logger = logging.getLogger(__name__)
 
 LEASE = timedelta(seconds=30)  # longer than a submit may take (connect + request timeout)
 ATTEMPTS_MAX = 5
-_LOOK_AHEAD = 500  # of a line: who is further back is told nothing new
+RUNTIME_AWAY, AWAY_TOLD = "runtime_unreachable", "The GPU runtime does not answer; the job starts when it does."
+_TOLD_AT_ONCE = 500  # jobs of one line; the next look at it tells the others
 _SPEC: TypeAdapter[JobSpec] = TypeAdapter(JobSpec)
 
 
@@ -55,7 +56,8 @@ def job_dispatch(job_id: UUID, *, runtime: RuntimeClient, status: RuntimeStatus 
     try:
         status = status or runtime.status()
     except (RuntimeUnreachable, RuntimeRefused) as error:
-        job_note(job, reason="runtime_unreachable", message=str(error))
+        logger.info("job %s waits: %s", job.pk, error)
+        job_note(job, reason=RUNTIME_AWAY, message=AWAY_TOLD)
         return Dispatch.WAITING
     if not status.accepting:
         reason = status.reason or "runtime_not_accepting"
@@ -91,12 +93,20 @@ def jobs_ready(tenant_id: UUID, *, older_than: timedelta = timedelta(0)) -> list
     tenant = Tenant.objects.get(pk=tenant_id)
     settled = timezone.now() - older_than
     ready: list[UUID] = []
-    for turn in islice(line_turns(tenant), _LOOK_AHEAD):
+    told = 0
+    for turn in line_turns(tenant):
         if turn.wait is None:
             ready += [turn.job.pk] if turn.job.created_at <= settled else []
-        elif turn.job.reason != turn.wait.reason:
+        elif told < _TOLD_AT_ONCE and _is_news(turn.job, turn.wait):
             job_waits(turn.job.pk, reason=turn.wait.reason, message=turn.wait.message)
+            told += 1
     return ready
+
+
+def _is_news(job: InLine, wait: Wait) -> bool:
+    """Whether the job's reader has been told something else. A reason beside the line stands until it is tried."""
+    known = (job.reason, job.message) == (wait.reason, wait.message)
+    return not known and job.reason not in NOT_FOR_A_PLACE
 
 
 def job_waits(job_id: UUID, *, reason: str, message: str) -> None:
@@ -153,7 +163,7 @@ def _hand_over(job: Job, runtime: RuntimeClient) -> Dispatch:
         if error.maybe_delivered:
             logger.warning("job %s attempt %d: submit without answer: %s", job.pk, job.attempt, error)
             return Dispatch.UNCERTAIN
-        return _give_back(job, AttemptState.UNDELIVERED, "runtime_unreachable", str(error))
+        return _give_back(job, AttemptState.UNDELIVERED, RUNTIME_AWAY, str(error))
     except RuntimeRefused as error:
         if not error.about_the_request:
             return _give_back(job, AttemptState.REFUSED, error.code, error.message)

@@ -1,19 +1,24 @@
 """Whose turn it is: which queued jobs of a tenant may start within its limits, and what the others wait for.
 
 The order is priority, then age. A waiting job keeps what it needs: nobody behind it takes a place that it waits for,
-so nobody waits for ever. Jobs that are held up by their own project's limit hold up that project only.
+so nobody waits for ever. Jobs that are held up by their own project's limit hold up that project only, and one that
+has its turn but may not start yet for another reason (a month's money is used up, a service is drained) nobody.
 """
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from uuid import UUID
 
+from jobs.cap_rules import CapReason
 from jobs.selectors.line import RUNNING_RESOURCES, InLine, Use, line_of, started_use
+from jobs.services.drain import DRAINING
 from tenants.models import Tenant, TenantState
 from tenants.quotas.limits import Limits, limits_read
 from tenants.quotas.models import Resource
 
 PAUSED = "tenant_paused"
+NOT_FOR_A_PLACE = frozenset({*map(str, CapReason), DRAINING})
+"""What a job may wait for that no place helps against; it keeps this reason until it is tried again."""
 _NOUNS = {
     Resource.RUNNING_JOBS: "running jobs",
     Resource.SLOTS: "running jobs that train (slots)",
@@ -85,6 +90,7 @@ def turns(*, limits: Limits, started: dict[UUID, Use], line: Iterable[InLine]) -
 
     A job that waits for its tenant's limit keeps its demand of everything; one that waits for its project's keeps
     it within the project. One that could not start even alone keeps nothing: it would hold up the rest for ever.
+    Nor does one that was tried and waits for something else, which may take until the next month.
     """
     tenant = _Scope(_TENANT, {one: limits.of_tenant(one) for one in RUNNING_RESOURCES}, _sum(started.values()))
     projects: dict[UUID, _Scope] = {}
@@ -94,13 +100,14 @@ def turns(*, limits: Limits, started: dict[UUID, Use], line: Iterable[InLine]) -
         if project is None:
             own = {one: limits.of_project(job.project_id, one) for one in RUNNING_RESOURCES}
             project = projects[job.project_id] = _Scope(_PROJECT, own, started.get(job.project_id, {}))
-        yield Turn(job=job, wait=_place(tenant, project, wanted))
+        keeps = job.reason not in NOT_FOR_A_PLACE
+        yield Turn(job=job, wait=_place(tenant, project, wanted, keeps=keeps))
 
 
-def _place(tenant: _Scope, project: _Scope, wanted: Use) -> Wait | None:
+def _place(tenant: _Scope, project: _Scope, wanted: Use, *, keeps: bool) -> Wait | None:
     """Take the job's places, or keep them for it; what it waits for."""
     of_project, of_tenant = project.lacking(wanted), tenant.lacking(wanted)
-    if tenant.can_ever(wanted) and project.can_ever(wanted):
+    if keeps and tenant.can_ever(wanted) and project.can_ever(wanted):
         project.take(wanted)
         if of_project is None:
             tenant.take(wanted)

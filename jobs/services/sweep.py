@@ -23,7 +23,7 @@ from jobs.services.attempts import attempt_adopt, attempt_close, attempt_follow
 from jobs.services.cancel import cancel_deliver
 from jobs.services.caps import caps_sweep
 from jobs.services.dataset_import import imports_sweep
-from jobs.services.dispatch import Dispatch, job_dispatch, job_waits, jobs_ready
+from jobs.services.dispatch import AWAY_TOLD, RUNTIME_AWAY, Dispatch, job_dispatch, job_waits, jobs_ready
 from jobs.services.outbox import outbox_drain, outbox_prune
 from jobs.services.removal import removals_sweep
 from jobs.services.transition import job_transition
@@ -74,7 +74,7 @@ def reconcile(*, runtime: RuntimeClient) -> Repaired:
     except (RuntimeUnreachable, RuntimeRefused) as error:
         logger.info("sweep without the runtime: %s", error)
         for job_id in _queued():
-            job_waits(job_id, reason="runtime_unreachable", message=str(error))
+            job_waits(job_id, reason=RUNTIME_AWAY, message=AWAY_TOLD)
     else:
         _with_runtime(runtime, status, repaired, deadline_s=monotonic() + _BUDGET_S)
         repaired.removed = removals_sweep(runtime=runtime)

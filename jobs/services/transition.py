@@ -92,11 +92,11 @@ def job_reopen(job: Job, *, reason: str, message: str) -> Transition | None:
 def job_note(job: Job, *, reason: str, message: str) -> Transition | None:
     """Say why a job is still in its state (a queued job that waits, for example). Nothing if it says so already."""
     reason, message = reason[:REASON_MAX], message[:MESSAGE_MAX]
-    if job.reason == reason:
+    if (job.reason, job.message) == (reason, message):
         return None
     with platform_scope(), transaction.atomic():
         row = Job.objects.filter(pk=job.pk, tenant_id=job.tenant_id, state=job.state, attempt=job.attempt)
-        if row.exclude(reason=reason).update(reason=reason, message=message) != 1:
+        if row.exclude(reason=reason, message=message).update(reason=reason, message=message) != 1:
             return None
         job.refresh_from_db()
         return _told(job, seq=None, occurred_at=timezone.now())

@@ -12,8 +12,8 @@ RUNNING, SLOTS, SEATS = Resource.RUNNING_JOBS, Resource.SLOTS, Resource.ENV_SEAT
 PUSH, PICK = uuid.uuid4(), uuid.uuid4()
 
 
-def job(kind: str = "sft", seats: int = 0, project: uuid.UUID = PUSH) -> InLine:
-    return InLine(uuid.uuid4(), project, kind, seats, 5, "", datetime(2026, 1, 1, tzinfo=UTC))
+def job(kind: str = "sft", seats: int = 0, project: uuid.UUID = PUSH, reason: str = "") -> InLine:
+    return InLine(uuid.uuid4(), project, kind, seats, 5, reason, datetime(2026, 1, 1, tzinfo=UTC))
 
 
 def limits(projects: dict[uuid.UUID, dict[Resource, int]] | None = None, **tenant: int) -> Limits:
@@ -81,6 +81,13 @@ def test_a_job_that_a_lowered_limit_makes_impossible_holds_up_nobody():
     assert "4" in told.message
     assert "8" in told.message
     assert "raised" in told.message
+
+
+def test_a_job_that_waits_for_money_or_a_drained_service_has_its_turn_and_holds_up_nobody():
+    for reason in ("month_limit_reached", "budget_reached", "service_draining"):
+        assert waits([job(reason=reason), job()], limits(running_jobs=1)) == ["", ""]
+        assert waits([job(reason=reason), job()], limits({PUSH: {SLOTS: 1}})) == ["", ""]
+    assert waits([job(reason="quota_slots"), job()], limits(running_jobs=1)) == ["", "quota_running_jobs"]
 
 
 def test_a_limit_below_what_runs_admits_nobody_and_breaks_nothing():
