@@ -1,6 +1,5 @@
 """`/ws/jobs/<id>`: every row once, over any number of reconnects, and nothing for strangers."""
 
-import asyncio
 import json
 import uuid
 from collections.abc import Awaitable, Callable
@@ -10,17 +9,13 @@ from typing import Any
 import pytest
 from asgiref.sync import sync_to_async
 from channels.testing import WebsocketCommunicator
-from django.contrib.sessions.models import Session
 
 from control_plane.asgi import application
 from control_plane.live import consumers, wakes
 from gpu_runtime.protocol.messages import LogWritten, MetricsRecorded, WorkloadState
 from jobs import notify
 from jobs.models import Job
-from tenants.access_changes import access_changed
-from tenants.models import Membership, User
-from tenants.scope import platform_scope
-from tenants.services import member_remove
+from tenants.models import User
 from tests.support.jobs import events_of, make_job, points_of, relay_all, start_job
 from tests.support.memory_runtime import InMemoryRuntime
 from tests.support.story import Person
@@ -218,58 +213,6 @@ async def test_a_foreign_page_cannot_open_a_socket(alice: Person) -> None:
     async with reader(alice, job.pk, origin="http://evil.example") as socket:
         connected, _ = await socket.connect(timeout=WAIT_S)
         assert not connected
-
-
-async def test_a_member_who_is_removed_is_cut_off(alice: Person, bob: Person, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(consumers, "RECHECK_S", 0.0)
-    monkeypatch.setattr(consumers, "POLL_S", 0.4)
-    job = await run(make_job)(alice)
-
-    def remove() -> None:
-        with platform_scope():
-            Membership.objects.filter(user=bob.user).delete()
-
-    async with reader(bob, job.pk) as socket:
-        await socket.connect(timeout=WAIT_S)
-        await rows_until(socket, lambda frames: len(frames) == 1)
-        await run(remove)()
-        answer = await socket.receive_output(timeout=WAIT_S)
-        while answer["type"] != "websocket.close":
-            answer = await socket.receive_output(timeout=WAIT_S)
-        assert answer["code"] == 4403
-
-
-@pytest.mark.parametrize("act", ["remove", "lower the role", "end the sessions", "change the password"])
-async def test_a_change_of_access_cuts_the_socket_at_once(
-    alice: Person, bob: Person, monkeypatch: pytest.MonkeyPatch, act: str
-) -> None:
-    """No re-check is due for a minute: only the message can have cut it."""
-    monkeypatch.setattr(consumers, "POLL_S", 30.0)
-    job = await run(make_job)(alice)
-
-    def end_access() -> None:
-        with platform_scope():
-            membership = Membership.objects.get(user=bob.user)
-            if act == "remove":
-                member_remove(actor=alice.actor, membership_id=membership.pk)
-            elif act == "lower the role":
-                Membership.objects.filter(pk=membership.pk).update(role="nobody")
-                access_changed([bob.user.pk])
-            elif act == "end the sessions":
-                Session.objects.all().delete()
-                access_changed([bob.user.pk])
-            else:
-                bob.user.set_password("another horse")
-                bob.user.save()
-                access_changed([bob.user.pk])
-
-    async with reader(bob, job.pk) as socket:
-        await socket.connect(timeout=WAIT_S)
-        await rows_until(socket, lambda frames: len(frames) == 1)
-        await asyncio.sleep(0.5)  # until it listens
-        await run(end_access)()
-        answer = await socket.receive_output(timeout=WAIT_S)
-        assert (answer["type"], answer["code"]) == ("websocket.close", 4403)
 
 
 async def test_an_account_that_was_closed_opens_nothing(alice: Person) -> None:

@@ -1,7 +1,10 @@
 """A person's log-in sessions: where from, since when, and ending them."""
 
+from typing import Any
+
 from allauth.usersessions.models import UserSession
 from django.contrib.auth.decorators import login_required
+from django.contrib.auth.views import LogoutView
 from django.http import Http404, HttpRequest, HttpResponse, HttpResponseRedirect
 from django.shortcuts import render
 from django.urls import reverse
@@ -41,6 +44,19 @@ def sessions_page(request: HttpRequest) -> HttpResponse:
         return HttpResponseRedirect(reverse("usersessions_list"))
     rows = sorted(UserSession.objects.purge_and_list(request.user), key=lambda row: row.created_at, reverse=True)
     return render(request, "account/sessions.html", {"sessions": [(row, device(row.user_agent)) for row in rows]})
+
+
+class LogOutView(LogoutView):
+    """Ends this session; what the browser still has open ends with it."""
+
+    next_page = "/login/"
+
+    def post(self, request: HttpRequest, *args: Any, **kwargs: Any) -> HttpResponse:
+        user = request.user
+        response = super().post(request, *args, **kwargs)
+        if isinstance(user, User):  # after the session is gone: its sockets look again now
+            access_changed([user.pk])
+        return response
 
 
 def device(user_agent: str) -> str:

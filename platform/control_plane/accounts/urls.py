@@ -1,18 +1,15 @@
 """Routes of accounts: those of django-allauth that we use, under our own paths, and ours."""
 
 from allauth.account import views as account
-from django.contrib.auth.views import LogoutView
 from django.urls import URLPattern, URLResolver, include, path, re_path
 
 from control_plane.accounts.invitations import accept_invitation
-from control_plane.accounts.sessions import sessions_page
+from control_plane.accounts.sessions import LogOutView, sessions_page
 from control_plane.accounts.tenant_switch import switch_tenant
-
-logout = LogoutView.as_view(next_page="/login/")
 
 urlpatterns: list[URLPattern | URLResolver] = [
     path("login/", account.login, name="account_login"),
-    path("logout/", logout, name="account_logout"),
+    path("logout/", LogOutView.as_view(), name="account_logout"),
     path("tenant/", switch_tenant, name="switch_tenant"),
     path("invitations/accept/<str:token>/", accept_invitation, name="invitation_accept"),
     path("account/inactive/", account.account_inactive, name="account_inactive"),
