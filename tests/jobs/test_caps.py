@@ -14,6 +14,7 @@ from jobs.services.dispatch import job_dispatch
 from jobs.services.submit import job_submit
 from jobs.services.sweep import reconcile
 from tenants.billing.budgets.services import budget_create
+from tenants.billing.ledger.balances import balance_of
 from tenants.billing.ledger.credits import credit_grant, mode_set
 from tenants.identity import Actor
 from tenants.models import ApiKey, Project, User
@@ -194,6 +195,46 @@ def test_without_credit_jobs_go_on_as_far_as_their_own_hold_reaches(
     assert (stopped(job), stopped(other)) == ("credit_exhausted", "")
     steps(runtime, other_key, 4)
     assert stopped(other) == ""
+
+
+def play_until_all_stop(runtime: InMemoryRuntime, keys: list[tuple[str, int]]) -> None:
+    """Steps in turn, each told by itself. A job that is told to stop has a step under way, which it tells of."""
+    playing, step = list(keys), 0
+    while playing:
+        step += 1
+        assert step < 50, "nothing stops them"
+        for key in list(playing):
+            last = key in runtime.stops
+            steps(runtime, key, 1, begin=step)
+            if last:
+                runtime.end_stopped(*key)
+                playing.remove(key)
+    relay_all(runtime)
+
+
+def test_jobs_that_share_a_budget_pass_it_by_one_step_each_at_most(alice: Person, runtime: InMemoryRuntime) -> None:
+    started = [running(alice, runtime) for _ in range(3)]
+    set_budget(alice, "10", hard=True)
+    play_until_all_stop(runtime, [key for _, key in started])
+    assert [reread(job).reason for job, _ in started] == ["budget_reached"] * 3
+    assert Decimal(10) <= sum(cost(job) for job, _ in started) <= Decimal(10 + 3)
+
+
+def test_jobs_that_share_the_last_credit_pass_it_by_one_step_each_at_most(
+    alice: Person, runtime: InMemoryRuntime, olga: User
+) -> None:
+    mode_set(by=olga, tenant=alice.tenant, mode="prepaid")
+    credit_grant(by=olga, tenant=alice.tenant, amount=Decimal(10), reason="a try", reference="g-1")
+    started = [running(alice, runtime, budget={"max_cost": "2"}) for _ in range(3)]
+    with platform_scope():  # no budgets of their own: their holds are 2 each, the other 4 are anybody's
+        for job, _ in started:
+            Job.objects.filter(pk=job.pk).update(spec=job.spec | {"budget": {}})
+    play_until_all_stop(runtime, [key for _, key in started])
+    assert [reread(job).reason for job, _ in started] == ["credit_exhausted"] * 3
+    spent = sum(cost(job) for job, _ in started)
+    assert Decimal(10) <= spent <= Decimal(10 + 3)
+    left = balance_of(alice.tenant)
+    assert (left.credit, left.held, left.unbilled) == (0, 0, spent - 10)
 
 
 def test_what_the_platform_redoes_uses_nobodys_limit_up(alice: Person, runtime: InMemoryRuntime) -> None:

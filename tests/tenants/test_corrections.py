@@ -6,6 +6,7 @@ import pytest
 
 from tenants.audit.models import AuditEvent
 from tenants.billing.invoices.corrections import Correction, credit_note_create, invoice_void
+from tenants.billing.invoices.services import invoice_finalize
 from tenants.billing.ledger.books import account_of, outstanding
 from tenants.billing.ledger.credits import credit_grant, mode_set, payment_record
 from tenants.billing.models import Account, BillingMode, Invoice
@@ -13,7 +14,7 @@ from tenants.errors import ApplicationError
 from tenants.models import User
 from tenants.scope import platform_scope
 from tests.support.factories import UserFactory
-from tests.support.invoices import close_may, shown, use
+from tests.support.invoices import AFTER_JUNE, JUNE, close_may, shown, use
 from tests.support.ledger import balance, give_credit
 from tests.support.story import Person
 
@@ -119,6 +120,18 @@ def test_what_was_paid_comes_back_as_credit(olga: User, invoice: Invoice) -> Non
     assert reread(invoice).paid_at is not None
 
 
+def test_a_credit_note_over_a_partly_paid_invoice_first_lowers_what_is_owed(olga: User, invoice: Invoice) -> None:
+    pay(olga, invoice, "2")
+    lines = [Correction(description="A bad day", amount=D(4))]
+    credit_note_create(by=olga, invoice=invoice, reason="our fault", lines=lines)
+    assert (outstanding(invoice), account_of(invoice.tenant).credit) == (0, 1)
+    assert reread(invoice).paid_at is not None
+    credit_note_create(by=olga, invoice=invoice, reason="the rest of it")
+    assert (outstanding(invoice), account_of(invoice.tenant).credit) == (0, 2)
+    with pytest.raises(ApplicationError, match="not valid at /amount"):
+        pay(olga, invoice, "0.01", "bank-2")
+
+
 def test_never_more_comes_back_than_is_left_of_the_invoice(olga: User, invoice: Invoice) -> None:
     for amount in ("3", "1.99"):
         credit_note_create(by=olga, invoice=invoice, reason="x", lines=[Correction(description="x", amount=D(amount))])
@@ -148,6 +161,17 @@ def test_a_void_invoice_owes_nothing_and_its_usage_can_be_billed_anew(olga: User
     second = close_may(alice.tenant)
     assert (reread(first).state, reread(first).number) == ("void", "2026-000001")
     assert (second.number, second.total) == ("2026-000002", D(4))
+
+
+def test_a_void_month_is_billed_anew_without_what_came_late_meanwhile(olga: User, invoice: Invoice) -> None:
+    """It was closed when that came, and stays so: no usage is on two invoices, none on neither."""
+    invoice_void(by=olga, invoice=invoice, reason="wrong address")
+    use(invoice.tenant, 20_000)
+    assert close_may(invoice.tenant).total == 5
+    june = invoice_finalize(by=None, tenant=invoice.tenant, month=JUNE, now=AFTER_JUNE)
+    assert june is not None
+    assert shown(june) == [("Training samples (late usage of 2026-05)", D(1))]
+    assert balance(invoice.tenant, Account.RECEIVABLE) == -6
 
 
 def test_an_invoice_that_was_paid_or_corrected_cannot_be_voided(olga: User, invoice: Invoice) -> None:

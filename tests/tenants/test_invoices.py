@@ -6,17 +6,21 @@ from uuid import uuid4
 
 import pytest
 
+from gpu_runtime.protocol.messages import UsageLine
 from tenants.audit.models import AuditEvent
 from tenants.billing.invoices.services import invoice_draft, invoice_finalize
 from tenants.billing.ledger.books import account_of, outstanding
 from tenants.billing.ledger.holds import hold_place
-from tenants.billing.models import Account, BillingMode, Invoice, InvoiceState, UsageRollup
+from tenants.billing.models import NO_JOB, Account, BillingMode, Invoice, InvoiceState, UsageRollup
 from tenants.errors import ApplicationError
+from tenants.models import Project, Tenant
 from tenants.scope import platform_scope
-from tests.support.factories import ProjectFactory
+from tests.support.factories import ProjectFactory, moment
 from tests.support.invoices import AFTER_JUNE, AFTER_MAY, JUNE, MAY, close_may, lines_of, shown, use
 from tests.support.ledger import balance, give_credit, set_mode
+from tests.support.prices import complete_plan
 from tests.support.story import Person
+from tests.support.usage import put_on_plan
 
 pytestmark = pytest.mark.django_db
 D = Decimal
@@ -116,6 +120,50 @@ def test_credit_that_came_after_the_usage_pays_too(alice: Person) -> None:
     assert invoice.total == D("2.50")
     assert account_of(alice.tenant).credit == D("0.009")  # no coin is that small
     assert balance(alice.tenant, Account.UNBILLED) == 0
+
+
+def test_a_negative_line_is_rounded_like_any_other_half_away_from_zero(alice: Person) -> None:
+    give_credit(alice.tenant, "0.005")
+    use(alice.tenant, 500)
+    invoice = close_may(alice.tenant)
+    assert shown(invoice) == [("Training samples", D("0.03")), ("Credit used by the jobs", D("-0.01"))]
+    assert (invoice.total, balance(alice.tenant, Account.ROUNDING)) == (D("0.02"), 0)
+
+
+def test_a_bill_in_yen_has_whole_yen(alice: Person) -> None:
+    Tenant.objects.filter(pk=alice.tenant.pk).update(currency="JPY")
+    alice.tenant.refresh_from_db()
+    since = moment("2026-01-01T00:00:00")
+    put_on_plan(alice.tenant, complete_plan("yen", currency="JPY", since=since, amount="0.5"), since=since)
+    use(alice.tenant, 101)
+    give_credit(alice.tenant, "7.9")
+    invoice = close_may(alice.tenant)
+    assert shown(invoice) == [("Training samples", D(51)), ("Credit used for the rest", D(-7))]
+    assert (invoice.total, invoice.currency, outstanding(invoice)) == (44, "JPY", 44)
+    assert balance(alice.tenant, Account.ROUNDING) == D("0.5")
+
+
+def test_storage_without_a_job_is_a_line_of_its_own_and_takes_credit_like_all_usage(alice: Person) -> None:
+    give_credit(alice.tenant, "0.01")
+    stored = (UsageLine(meter="storage.byte_hours", quantity=10**12),)
+    use(alice.tenant, 0, lines=stored, job_id=NO_JOB, source="storage")
+    invoice = close_may(alice.tenant)
+    assert shown(invoice) == [("Storage", D("0.03")), ("Credit used by the jobs", D("-0.01"))]
+    assert lines_of(invoice)[0].project_id is None
+
+
+def test_an_invoice_keeps_the_name_a_project_had_and_an_archived_one_is_billed_on(alice: Person) -> None:
+    lab = ProjectFactory(tenant=alice.tenant, name="Lab")
+    use(alice.tenant, 1_000, project_id=lab.pk)
+    use(alice.tenant, 1_000, project_id=lab.pk, at="2026-06-10T00:00:00")
+    may = close_may(alice.tenant)
+    with platform_scope():
+        Project.objects.filter(pk=lab.pk).update(name="Kitchen", archived_at=AFTER_MAY)
+    june = invoice_finalize(by=None, tenant=alice.tenant, month=JUNE, now=AFTER_JUNE)
+    assert june is not None
+    assert close_may(alice.tenant) == may
+    assert shown(may) == [("Training samples, Lab", D("0.05"))]
+    assert shown(june) == [("Training samples, Kitchen", D("0.05"))]
 
 
 def test_what_prepaid_credit_paid_for_leaves_nothing_to_pay_not_even_a_cent(alice: Person) -> None:

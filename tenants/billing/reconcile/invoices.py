@@ -48,7 +48,7 @@ def lines_are_the_usage() -> Comparison:
 def totals_are_the_lines() -> Comparison:
     """Each line is its exact money rounded once, and the total of an invoice is the sum of its lines.
 
-    A credit line may be less than its rounding where it paid for everything: `invoice_lines.month_bill`.
+    A credit line may be less than its rounding where it paid for everything: `invoices.lines.month_bill`.
     """
     books = Comparison()
     for invoice in Invoice.objects.prefetch_related("lines").order_by("pk").iterator(chunk_size=500):
