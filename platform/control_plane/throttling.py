@@ -1,9 +1,10 @@
 """How many requests a minute the API takes: per tenant, per key, and per address from strangers.
 
 Windows are whole minutes of the clock, counted in the shared cache, so every process sees the same counts; around
-the turn of a minute a burst may thus reach twice the limit. One key may use half of its tenant's limit: a script that
-runs wild leaves room for people and for other keys. Stopping a job has a count of its own, because whoever has used up
-their requests must still be able to stop what costs money. Pages, health and metrics are not limited here.
+the turn of a minute a burst may thus reach twice the limit. One key may use half of its tenant's limit, and what is
+refused to the key counts for the key alone: a script that runs wild leaves room for people and for other keys.
+Stopping a job has a count of its own, because whoever has used up their requests must still be able to stop what costs
+money. Pages, health and metrics are not limited here.
 
 The deployment's cache counts on per process while its server is away (`control_plane.conf.cache`). Whatever else a
 cache raises lets everything through and is logged once a minute: limits must never be what takes the API down.
@@ -61,7 +62,10 @@ class Standing:
 
 
 class Counter:
-    """Counts requests of this minute in the shared cache. None where the cache is away."""
+    """Counts requests of this minute in the shared cache: narrow policies first, no wider one once one is used up.
+
+    None where the cache is away.
+    """
 
     def __init__(self, clock_s: Callable[[], float] = time.monotonic) -> None:
         self._clock_s = clock_s
@@ -72,14 +76,17 @@ class Counter:
             return None
         now_s = int(time.time())
         window, reset_s = now_s // WINDOW_S, WINDOW_S - now_s % WINDOW_S
+        standings: list[Standing] = []
         try:
-            used = [_increment(f"rate:{policy.name}:{policy.whose}:{window}") for policy in policies]
+            for policy in policies:
+                key = f"rate:{policy.name}:{policy.whose}:{window}"
+                is_refused = any(standing.exceeded for standing in standings)
+                used = cache.get(key, 0) if is_refused else _increment(key)
+                standings.append(Standing(policy=policy, used=used, reset_s=reset_s))
         except (RedisError, OSError) as error:
             self._lost(error)
             return None
-        return [
-            Standing(policy=policy, used=count, reset_s=reset_s) for policy, count in zip(policies, used, strict=True)
-        ]
+        return standings
 
     def _lost(self, error: Exception) -> None:
         now_s = self._clock_s()
@@ -119,10 +126,10 @@ def _policies(request: IdentifiedRequest) -> list[Policy]:
     if limit is None:
         return []
     kind = "stop-" if request.method == "POST" and _STOPPING.fullmatch(request.path) else ""
-    policies = [Policy(name=f"{kind}tenant", whose=str(actor.tenant.pk), limit=limit)]
-    if actor.key is not None:
-        policies.append(Policy(name=f"{kind}key", whose=str(actor.key.pk), limit=(limit + 1) // 2))
-    return policies
+    tenant = Policy(name=f"{kind}tenant", whose=str(actor.tenant.pk), limit=limit)
+    if actor.key is None:
+        return [tenant]
+    return [Policy(name=f"{kind}key", whose=str(actor.key.pk), limit=(limit + 1) // 2), tenant]
 
 
 def _hidden(address: str) -> str:
@@ -157,8 +164,8 @@ def _tell(response: HttpResponse, standings: list[Standing]) -> None:
     if not standings:
         return
     response["RateLimit-Policy"] = ", ".join(
-        f'"{standing.policy.name}";q={standing.policy.limit};w={WINDOW_S}' for standing in standings
+        f'"{standing.policy.name}";q={standing.policy.limit};w={WINDOW_S}' for standing in reversed(standings)
     )
     response["RateLimit"] = ", ".join(
-        f'"{standing.policy.name}";r={standing.remaining};t={standing.reset_s}' for standing in standings
+        f'"{standing.policy.name}";r={standing.remaining};t={standing.reset_s}' for standing in reversed(standings)
     )
