@@ -7,15 +7,18 @@ from typing import Any
 import pytest
 from django.utils import timezone
 
-from gpu_runtime.protocol.messages import UsageLine
+from gpu_runtime.protocol.messages import UsageLine, WorkloadState
 from jobs.models import Artifact, Job, OutboxMessage
 from tenants.billing.models import BillingMode, Hold, PricePlan, PriorityFactor
+from tenants.billing.usage.selectors import job_cost
 from tenants.billing.usage.services import usage_ingest
 from tenants.quotas.models import Resource
 from tenants.quotas.services import quota_set
 from tenants.scope import platform_scope
-from tests.support.jobs import make_job, make_spec, make_version
+from tests.support.caps import running, set_clock, steps
+from tests.support.jobs import make_job, make_spec, make_version, relay_all
 from tests.support.ledger import give_credit, set_mode
+from tests.support.memory_runtime import InMemoryRuntime
 from tests.support.policy_jobs import make_adapter, make_policy_job, make_policy_spec
 from tests.support.story import Person
 
@@ -195,6 +198,25 @@ def test_an_estimate_is_what_a_submit_holds(alice: Person):
     with platform_scope():
         assert Hold.objects.get(job_id=job_id).amount == Decimal(told["hold"]) > 0
         assert not Artifact.objects.exists()
+
+
+def test_a_finished_job_cost_what_was_estimated(alice: Person, runtime: InMemoryRuntime):
+    """The first of its kind tells the rest what a step takes; the second then costs its estimate to the last digit."""
+    set_clock(runtime)
+    for known in (False, True):
+        fields: dict[str, Any] = {"training": {"steps": 3, "batch_size": 16}, "priority": 7}
+        told = estimate(alice, make_spec(make_version(alice), **fields))
+        assert told["cost"]["complete"] is known
+        job, key = running(alice, runtime, **fields)
+        steps(runtime, key, 3)
+        runtime.tell_state(*key, WorkloadState.SUCCEEDED, step=3, total_steps=3)
+        relay_all(runtime)
+        by_meter = {line.meter: line for line in job_cost(alice.tenant, job.pk).lines}
+        samples, compute = told["lines"]
+        assert (samples["high"], Decimal(samples["cost"]["high"])) == (48, by_meter["train.samples"].amount)
+        if known:
+            assert compute["likely"] == by_meter["train.compute_us"].quantity
+            assert Decimal(told["cost"]["likely"]) == job_cost(alice.tenant, job.pk).amount
 
 
 def test_a_viewer_may_not_ask_for_estimates(viewer: Person):
