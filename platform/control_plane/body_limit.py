@@ -12,11 +12,14 @@ Message = Mapping[str, Any]
 Receive = Callable[[], Awaitable[Message]]
 Send = Callable[[Message], Awaitable[None]]
 Application = Callable[[Scope, Receive, Send], Awaitable[None]]
+IsKnown = Callable[[Scope], Awaitable[bool]]
 
 UPLOAD_PATH = "/api/v1/datasets"
 CHUNK_PREFIX = "/api/v1/uploads/"
 _FORM_OVERHEAD_BYTES = 2**20
 _CREDENTIALS = frozenset({b"authorization", b"cookie"})
+_TOO_LARGE = "This route takes at most {limit} bytes."
+_STRANGER = "Without a live API key or log-in this route takes at most {limit} bytes."
 
 
 class BodyTooLarge(Exception):
@@ -24,12 +27,22 @@ class BodyTooLarge(Exception):
 
 
 class BodyLimit:
-    """Wraps the HTTP application. Uploads and their chunks may be large, if the caller shows some credential."""
+    """Wraps the HTTP application. Uploads and their chunks may be large, if ``is_known`` says who sends them.
+
+    Strangers would otherwise fill the disk: a body is all there before Django looks at its sender.
+    """
 
     def __init__(
-        self, application: Application, *, max_bytes: int, upload_max_bytes: int, chunk_max_bytes: int
+        self,
+        application: Application,
+        *,
+        is_known: IsKnown,
+        max_bytes: int,
+        upload_max_bytes: int,
+        chunk_max_bytes: int,
     ) -> None:
         self._application = application
+        self._is_known = is_known
         self._max_bytes = max_bytes
         self._upload_max_bytes = upload_max_bytes + _FORM_OVERHEAD_BYTES
         self._chunk_max_bytes = max(chunk_max_bytes, max_bytes)
@@ -37,18 +50,21 @@ class BodyLimit:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
             return await self._application(scope, receive, send)
-        limit = self._limit(scope)
+        limit, said = self._limit(scope), _TOO_LARGE
+        if limit > self._max_bytes and not await self._is_sender_known(scope):
+            limit, said = self._max_bytes, _STRANGER
         announced = dict(scope["headers"]).get(b"content-length", b"0")
         if announced.isdigit() and int(announced) > limit:
-            return await _refuse(scope, send, limit)
+            return await _refuse(scope, send, said.format(limit=limit))
         try:
             await self._application(scope, _counted(receive, limit), send)
         except BodyTooLarge:  # Django reads the whole body before it answers, so nothing was sent yet
-            await _refuse(scope, send, limit)
+            await _refuse(scope, send, said.format(limit=limit))
+
+    async def _is_sender_known(self, scope: Scope) -> bool:
+        return any(name in _CREDENTIALS for name, _ in scope["headers"]) and await self._is_known(scope)
 
     def _limit(self, scope: Scope) -> int:
-        if not any(name in _CREDENTIALS for name, _ in scope["headers"]):
-            return self._max_bytes
         if scope["method"] == "POST" and scope["path"] == UPLOAD_PATH:
             return self._upload_max_bytes
         is_chunk = scope["method"] == "PATCH" and scope["path"].startswith(CHUNK_PREFIX)
@@ -69,13 +85,13 @@ def _counted(receive: Receive, limit: int) -> Receive:
     return counted
 
 
-async def _refuse(scope: Scope, send: Send, limit: int) -> None:
+async def _refuse(scope: Scope, send: Send, detail: str) -> None:
     request_id = uuid.uuid4().hex  # this is outside Django, whose middleware names every other request
     body = {
         "type": TYPE_PREFIX + "body-too-large",
         "title": "Request Entity Too Large",
         "status": 413,
-        "detail": f"This route takes at most {limit} bytes.",
+        "detail": detail,
         "instance": scope["path"],
         "errors": [],
         "request_id": request_id,

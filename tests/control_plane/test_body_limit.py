@@ -2,9 +2,15 @@
 
 import json
 
+import pytest
+from asgiref.sync import sync_to_async
+
 from control_plane.body_limit import CHUNK_PREFIX, UPLOAD_PATH, BodyLimit
+from control_plane.known_caller import is_known
+from tests.support.story import make_story
 
 KEY = (b"authorization", b"Bearer jnx")
+WRONG_KEY = (b"authorization", b"Bearer xyz")
 
 
 async def send(
@@ -28,7 +34,10 @@ async def send(
     async def record(message):
         sent.append(message)
 
-    limited = BodyLimit(application, max_bytes=100, upload_max_bytes=1_000, chunk_max_bytes=500)
+    async def is_known(scope):
+        return KEY in scope["headers"]
+
+    limited = BodyLimit(application, is_known=is_known, max_bytes=100, upload_max_bytes=1_000, chunk_max_bytes=500)
     scope = {"type": "http", "method": method, "path": path, "headers": list(headers)}
     await limited(scope, receive, record)
     return sent[0]["status"], json.loads(sent[1]["body"]), seen
@@ -53,6 +62,33 @@ async def test_uploads_may_be_larger_if_the_caller_shows_a_credential():
     assert (await send(UPLOAD_PATH, [2**20], KEY))[0] == 200
     assert (await send(UPLOAD_PATH, [2**20, 1_001], KEY))[0] == 413
     assert (await send(UPLOAD_PATH, [101]))[0] == 413
+
+
+async def test_a_credential_that_is_none_buys_no_large_body():
+    chunk = f"{CHUNK_PREFIX}0c3dd2a4-0000-4000-8000-000000000000"
+    for path, method in ((UPLOAD_PATH, "POST"), (chunk, "PATCH")):
+        status, body, seen = await send(path, [60, 41], WRONG_KEY, method=method)
+        assert (status, seen) == (413, 60)
+        assert body["detail"] == "Without a live API key or log-in this route takes at most 100 bytes."
+        assert (await send(path, [60], WRONG_KEY, method=method))[0] == 200  # the view answers 401
+
+
+@pytest.mark.django_db(transaction=True)
+async def test_known_is_who_shows_a_live_key_or_session():
+    bob, browser = await sync_to_async(lambda: ((story := make_story()).bob, story.bob.browser()))()
+
+    async def known(name: str, value: str) -> bool:
+        headers = [(name.encode(), value.encode()), (b"host", b"localhost")]
+        return await is_known({"type": "http", "method": "POST", "path": UPLOAD_PATH, "headers": headers})
+
+    session = browser.cookies["sessionid"].value
+    assert await known("authorization", f"Bearer {bob.key}")
+    assert await known("cookie", f"a=b; sessionid={session}")
+    assert not await known("authorization", f"Bearer {bob.key}0")
+    assert not await known("authorization", "")
+    assert not await known("cookie", "sessionid=nonsense")
+    await sync_to_async(browser.post)("/logout/")
+    assert not await known("cookie", f"sessionid={session}")
 
 
 async def test_chunks_have_a_limit_of_their_own_if_the_caller_shows_a_credential():
