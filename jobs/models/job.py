@@ -9,6 +9,7 @@ from jobs.states import JobState
 from tenants.scope import TenantOwned
 
 JOB_STATES = [(state.value, state.value) for state in JobState]
+EVENT_TYPES = [(name, name) for name in ("state", "log", "artifact", "policy_version")]
 
 
 class Job(TenantOwned):  # type: ignore[django-manager-missing]
@@ -46,6 +47,8 @@ class Job(TenantOwned):  # type: ignore[django-manager-missing]
     class Meta:
         indexes = [
             models.Index(fields=["tenant", "-created_at"], name="job_by_tenant"),
+            models.Index(fields=["-created_at", "-id"], name="job_by_age"),  # of all tenants: the operators' list,
+            models.Index(fields=["state", "-created_at", "-id"], name="job_by_state_and_age"),  # and that of a state
             models.Index(fields=["tenant", "state", "-priority", "created_at"], name="job_in_line"),
             models.Index(fields=["state", "lease_until"], name="job_by_state"),
             models.Index(fields=["tenant", "kind", "base_model", "head", "-finished_at"], name="job_by_likeness"),
@@ -81,7 +84,7 @@ class JobEvent(TenantOwned):
     job = models.ForeignKey(Job, on_delete=models.CASCADE, related_name="events")
     seq = models.PositiveBigIntegerField()
     attempt = models.PositiveIntegerField()
-    type = models.CharField(max_length=30)  # state | log | artifact | policy_version
+    type = models.CharField(max_length=30, choices=EVENT_TYPES)
     data = models.JSONField()
     occurred_at = models.DateTimeField()
 

@@ -54,6 +54,8 @@ class Artifact(TenantOwned):  # type: ignore[django-manager-missing]
 
     class Meta:
         indexes = [
+            models.Index(fields=["tenant", "-created_at"], name="artifact_by_tenant"),
+            models.Index(fields=["-created_at", "-id"], name="artifact_by_age"),  # of all tenants
             models.Index(
                 fields=["keep_until"],
                 condition=models.Q(deleted_at=None, keep_until__isnull=False),

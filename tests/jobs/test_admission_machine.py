@@ -47,9 +47,9 @@ def _overtaking(monkeypatch: pytest.MonkeyPatch) -> None:
     """Who waits keeps nothing for itself."""
     place = places._place
 
-    def careless(tenant: Any, project: Any, wanted: Any) -> Any:
+    def careless(tenant: Any, project: Any, wanted: Any, **more: Any) -> Any:
         kept = dict(tenant.free), dict(project.free)
-        wait = place(tenant, project, wanted)
+        wait = place(tenant, project, wanted, **more)
         if wait is not None:
             tenant.free, project.free = kept
         return wait

@@ -2,18 +2,23 @@
 
 import re
 from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import timedelta
 from typing import Any
+from uuid import UUID
 
 import pytest
 from django.db import connection
+from django.db.models import AutoField, Model
 from django.test import Client
 from django.test.utils import CaptureQueriesContext
 from django.utils import timezone
 
 from frontend.views import page
-from jobs.models import Artifact, Job
+from jobs.models import Artifact, Job, JobEvent
 from jobs.services.dispatch import jobs_ready
 from jobs.states import JobState
+from tenants.billing.models import UsageRollup
 from tenants.models import Project
 from tenants.quotas.models import Resource
 from tenants.quotas.services import quota_set
@@ -25,32 +30,73 @@ from tests.support.story import Person
 
 FEW, MANY = 10, 100_000
 LIVE = 1000  # of many, the newest: half of them queued
+USED = 9000  # jobs on the bill of a month: of more the answer in JSON is refused
+MANY_ROWS = "jobs_(job|artifact|jobevent)"
 
 pytestmark = pytest.mark.django_db
 
 
 def add_jobs(person: Person, count: int) -> None:
-    """Jobs with nothing but what every job has, some of them live, and an artifact of every hundredth."""
+    """Jobs with what every job has, some of them live; files, events and usage, as many."""
     with platform_scope():
+        now = timezone.now()
         project, version = Project.objects.get(tenant=person.tenant, slug="default"), make_version(person)
-        now, states = timezone.now(), (JobState.QUEUED, JobState.RUNNING)
-        jobs = [
-            Job(
-                tenant=person.tenant, project=project, kind="sft", name=f"job {number}",
-                spec={"training": {"batch_size": 16}}, base_model="tiny-qwen3-vl", head="mlp",
-                dataset_version=version, created_by=person.user, step=1, finished_at=now,
-                state=JobState.SUCCEEDED if number < max(2, count - LIVE) else states[number % 2],
-            )
-            for number in range(count)
-        ]  # fmt: skip
-        Job.objects.bulk_create(jobs, batch_size=2000)
-        Artifact.objects.bulk_create(
-            Artifact(
-                tenant=person.tenant, job=job, attempt=1, runtime_key=str(job.pk), kind="adapter", name="adapter",
-                policy_version=1, size_bytes=1, sha256="0" * 64, manifest=make_manifest(), created_at=now,
-            )
-            for job in jobs[::100]
+        job = Job.objects.create(
+            tenant=person.tenant, project=project, kind="sft", name="job", state=JobState.SUCCEEDED,
+            spec={"training": {"batch_size": 16}}, base_model="tiny-qwen3-vl", head="mlp",
+            dataset_version=version, created_by=person.user, step=1, finished_at=now,
         )  # fmt: skip
+        live = min(LIVE, count // 2)
+        copies(job, count - live - 1, created_at=now - timedelta(hours=1))
+        for state in (JobState.QUEUED, JobState.RUNNING):
+            copies(job, live // 2, state=state)
+        artifact = Artifact.objects.create(
+            tenant=person.tenant, job=job, attempt=1, runtime_key="", kind="adapter", name="adapter",
+            policy_version=1, size_bytes=1, sha256="0" * 64, manifest=make_manifest(), created_at=now,
+        )  # fmt: skip
+        copies(artifact, count - 1, runtime_key=Unique())
+        Artifact.objects.filter(pk=artifact.pk).update(runtime_key=str(artifact.pk))
+        event = JobEvent.objects.create(
+            tenant=person.tenant, job=job, seq=1, attempt=1, type="log", data={}, occurred_at=now
+        )
+        copies(event, count - 1, seq=Number())
+        used = UsageRollup.objects.create(
+            tenant=person.tenant, period=now.date().replace(day=1), day=now.date(), job_id=job.pk,
+            meter="train.samples", quantity=1, amount=0, currency="EUR",
+        )  # fmt: skip
+        copies(used, min(count, USED) - 1, job_id=Unique())
+
+
+@dataclass(frozen=True, slots=True)
+class Number:
+    """The copy's own number, from 2."""
+
+
+@dataclass(frozen=True, slots=True)
+class Unique:
+    """A value nobody else has."""
+
+
+def copies(row: Model, count: int, **changes: Any) -> None:
+    """More rows like this one, made by the database itself in one statement: a tenth of the time objects take."""
+    unique = "gen_random_uuid()" if connection.vendor == "postgresql" else "lower(hex(randomblob(16)))"
+    quote, values, taken = connection.ops.quote_name, [], []
+    fields = [field for field in row._meta.concrete_fields if not isinstance(field, AutoField)]
+    for field in fields:
+        value = changes.get(field.attname, Unique() if field.primary_key else getattr(row, field.attname))
+        if isinstance(value, (Unique, Number)):
+            taken.append("n" if isinstance(value, Number) else unique)
+        else:
+            taken.append("%s")
+            values.append(field.get_db_prep_save(value, connection))
+    columns = ", ".join(quote(str(field.column)) for field in fields)
+    numbers = "WITH RECURSIVE numbers(n) AS (SELECT 2 UNION ALL SELECT n + 1 FROM numbers WHERE n <= %s)"
+    with connection.cursor() as cursor:
+        cursor.execute(
+            f"{numbers} INSERT INTO {quote(row._meta.db_table)} ({columns}) SELECT {', '.join(taken)} FROM numbers "
+            "WHERE n < %s + 2",
+            [count + 1, *values, count],
+        )
 
 
 @pytest.fixture
@@ -65,15 +111,25 @@ def reads(alice: Person, monkeypatch: pytest.MonkeyPatch) -> dict[str, Callable[
         "jobs": lambda: alice.api.get("/api/v1/jobs"),
         "waiting jobs": lambda: alice.api.get("/api/v1/jobs?state=queued&project=default&priority=5"),
         "artifacts": lambda: alice.api.get("/api/v1/artifacts"),
-        "usage": lambda: alice.api.get("/api/v1/usage?group_by=job"),
+        "events": lambda: alice.api.get(f"/api/v1/jobs/{newest_job(alice)}/events"),
+        "usage by job": lambda: alice.api.get("/api/v1/usage?group_by=job"),
+        "usage by day": lambda: alice.api.get("/api/v1/usage?group_by=day"),
         "quotas": lambda: alice.api.get("/api/v1/quotas"),
         "datasets": lambda: alice.api.get("/api/v1/datasets"),
         "estimate": lambda: alice.api.post("/api/v1/jobs/estimate", spec),
         "page of jobs": lambda: member.get("/jobs/"),
         "page of live jobs": lambda: member.get("/jobs/?state=live"),
         "operators' jobs": lambda: operator.get("/admin/jobs/job/"),
+        "operators' live jobs": lambda: operator.get("/admin/jobs/job/?state__exact=running"),
         "operators' artifacts": lambda: operator.get("/admin/jobs/artifact/"),
+        "operators' events": lambda: operator.get("/admin/jobs/jobevent/"),
     }
+
+
+def newest_job(person: Person) -> UUID:
+    """The job whose time line is the longest."""
+    with platform_scope():
+        return JobEvent.objects.filter(tenant=person.tenant).order_by("-pk").values_list("job_id", flat=True)[0]
 
 
 def statements(read: Callable[[], Any]) -> list[str]:
@@ -85,13 +141,17 @@ def statements(read: Callable[[], Any]) -> list[str]:
     return [query["sql"] for query in seen]
 
 
-def scans(statement: str) -> list[str]:
-    """Tables of jobs that SQLite's planner reads from end to end for a statement; another database is not asked."""
+def slow(statement: str) -> list[str]:
+    """Steps in which SQLite's planner reads a table of jobs from end to end, or sorts all it finds there."""
     if connection.vendor != "sqlite" or not statement.startswith("SELECT"):
         return []
     with connection.cursor() as cursor:
         plan = [row[3] for row in cursor.execute(f"EXPLAIN QUERY PLAN {statement}")]
-    return [step for step in plan if re.match(r"SCAN jobs_(job|artifact)\b(?!.*USING (COVERING )?INDEX)", step)]
+    sorts = "USE TEMP B-TREE FOR ORDER BY" in plan
+    by_age = "LIMIT" in statement and "WHERE" not in statement and not sorts  # the newest rows of a table
+    scanned = [step for step in plan if re.match(rf"SCAN {MANY_ROWS}\b(?!.*USING (COVERING )?INDEX)", step)]
+    found = [step for step in plan if re.match(rf"(SCAN|SEARCH) {MANY_ROWS}\b(?!.*\(id=\?\))", step)]
+    return (scanned if not by_age else []) + (found if sorts else [])
 
 
 def test_lists_of_a_hundred_thousand_jobs_cost_as_many_queries_as_lists_of_ten(
@@ -102,8 +162,7 @@ def test_lists_of_a_hundred_thousand_jobs_cost_as_many_queries_as_lists_of_ten(
     add_jobs(alice, MANY)
     many = {name: statements(read) for name, read in reads.items()}
     assert {name: len(asked) for name, asked in many.items()} == few
-    own = [name for name in many if not name.startswith("operators")]  # operators' lists are of all tenants
-    assert [(name, step) for name in own for asked in many[name] for step in scans(asked)] == []
+    assert [(name, step, asked) for name in many for asked in many[name] for step in slow(asked)] == []
 
 
 def test_a_turn_in_a_long_line_is_found_without_reading_the_whole_of_it(alice: Person):
