@@ -7,6 +7,7 @@ from django.contrib import admin
 from django.db.models import Model, QuerySet
 from django.http import HttpRequest, HttpResponse
 from django.template.response import TemplateResponse
+from django.utils.text import capfirst
 
 from tenants.scope import platform_scope
 
@@ -29,7 +30,8 @@ class AcrossTenants(admin.ModelAdmin):
 
     def changelist_view(self, request: HttpRequest, extra_context: Any = None) -> Any:
         with platform_scope():
-            return _rendered(super().changelist_view(request, extra_context))
+            title = {"title": capfirst(str(self.model._meta.verbose_name_plural))}
+            return _rendered(super().changelist_view(request, title | (extra_context or {})))
 
     def changeform_view(self, request: HttpRequest, *args: Any, **kwargs: Any) -> Any:
         with platform_scope():

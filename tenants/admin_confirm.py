@@ -35,7 +35,7 @@ def confirm_then(
     act: Callable[[User, Any, str], object],
     label: Callable[[Any], str] = str,
 ) -> HttpResponse | None:
-    """Ask, and once ``confirmed`` comes back, do ``act(operator, row, reason)`` for each; refusals are told one by one.
+    """Ask, and once ``confirmed`` comes back, ``act(operator, row, reason)`` for each; refusals are told one by one.
 
     None: done, back to the list. Nothing happens before the confirmation, or without a reason.
     """

@@ -1,7 +1,7 @@
 """What the runtime said of itself last: the same for every tenant, and without a word about any of them."""
 
 from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from enum import StrEnum
 from typing import Any
 
@@ -30,6 +30,8 @@ class RuntimeReport:
     seen_at: datetime | None
     active_jobs: int
     services: list[dict[str, Any]]
+    started_at: datetime | None = None  # of its process; None: not told
+    restarts: int | None = None  # on its present journal, that is on these disks; None: not told
 
 
 def runtime_report() -> RuntimeReport:
@@ -44,7 +46,13 @@ def runtime_report() -> RuntimeReport:
         seen_at=snapshot.seen_at,
         active_jobs=status.active_jobs,
         services=[service.model_dump(mode="json") for service in status.services],
+        started_at=None if status.started_at_us is None else _moment(status.started_at_us),
+        restarts=None if status.starts is None else status.starts - 1,
     )
+
+
+def _moment(us: int) -> datetime:
+    return datetime.fromtimestamp(us / 1_000_000, UTC)
 
 
 def runtime_bases() -> dict[str, BaseModelInfo]:

@@ -31,20 +31,18 @@ class ByVerb(Typed):
 class AuditEventAdmin(ReadOnly):
     list_display = [
         "occurred_at",
-        "tenant",
-        "actor_kind",
-        "actor_name",
         "verb",
-        "object_type",
+        "actor_name",
+        "actor_kind",
+        "tenant",
         "object_name",
-        "changed",
         "reason",
+        "changed",
         "address",
     ]
     list_filter = [OfTenant, ByActor, ByVerb, OfObject, "actor_kind", "occurred_at"]
     list_select_related = ["tenant"]
-    search_fields = ["actor_name", "verb", "object_name", "=object_id", "reason", "=request_id", "tenant__name"]
-    date_hierarchy = "occurred_at"
+    search_fields = ["object_name", "reason", "actor_name", "verb", "=object_id", "=request_id"]
     ordering = ["-pk"]  # as they came; the key is the index
 
     @admin.display(description="Change")

@@ -10,6 +10,29 @@ from tenants.quotas.models import Resource
 from tenants.quotas.usage import used_of
 
 NEAR = 0.8
+_NAMES = {
+    Resource.ENV_SEATS: "simulated environments",
+    Resource.STORAGE_BYTES: "storage",
+    Resource.COMPUTE_S_PER_JOB: "compute time per job",
+    Resource.COMPUTE_S_PER_MONTH: "compute time per month",
+}
+_UNITS = {
+    Resource.STORAGE_BYTES: "bytes",
+    Resource.COMPUTE_S_PER_JOB: "seconds",
+    Resource.COMPUTE_S_PER_MONTH: "seconds",
+    Resource.MONEY_PER_MONTH: "whole money",
+}
+
+
+def resource_name(resource: Resource) -> str:
+    """As people call it."""
+    return _NAMES.get(resource, resource.replace("_", " "))
+
+
+def resource_choices() -> list[tuple[str, str]]:
+    """For a form in which one is picked: its name with the unit of its limit, where it is not a count."""
+    units = {name: f" ({_UNITS[name]})" if name in _UNITS else "" for name in Resource}
+    return [(name.value, f"{resource_name(name)}{units[name]}") for name in Resource]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -25,7 +48,7 @@ class Bar:
 
     @property
     def name(self) -> str:
-        return self.resource.replace("_", " ").capitalize()
+        return resource_name(self.resource).capitalize()
 
     @property
     def share(self) -> float | None:

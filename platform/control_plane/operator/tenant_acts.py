@@ -8,6 +8,7 @@ from django import forms
 
 from control_plane.operator.acts import Act, ActForm, acts_by_name
 from control_plane.operator.price_forms import moment_field
+from control_plane.operator.quota_bars import resource_choices, resource_name
 from control_plane.templatetags.operator import amount
 from tenants.billing.invoices.services import invoice_draft
 from tenants.billing.ledger.credits import AMOUNT_MAX, credit_grant, mode_set, payment_record
@@ -41,14 +42,14 @@ class ResumeForm(ActForm):
 
 
 class QuotaForm(ActForm):
-    resource = forms.ChoiceField(choices=[(name.value, name.replace("_", " ")) for name in Resource])
-    limit = forms.IntegerField(min_value=0, help_text="Bytes, seconds, whole money or a count.")
+    resource = forms.ChoiceField(choices=resource_choices())
+    limit = forms.IntegerField(min_value=0, help_text="In the unit beside the name, else a count.")
     until = _date("Until", "End of that day, UTC. Empty: for good.", required=False)
     reason = _reason()
 
 
 class WithdrawForm(ActForm):
-    resource = forms.ChoiceField(choices=[(name.value, name.replace("_", " ")) for name in Resource])
+    resource = forms.ChoiceField(choices=resource_choices())
     reason = _reason()
 
 
@@ -117,12 +118,12 @@ def _quota(by: User, tenant: Tenant, data: dict[str, Any]) -> str:
         reason=data["reason"],
     )
     ending = f" until the end of {until:%Y-%m-%d}, UTC" if until else ""
-    return f"The limit of {resource.replace('_', ' ')} is {data['limit']:,}{ending}."
+    return f"The limit of {resource_name(resource)} is {data['limit']:,}{ending}."
 
 
 def _withdraw(by: User, tenant: Tenant, data: dict[str, Any]) -> str:
     resource = Resource(data["resource"])
-    name = resource.replace("_", " ")
+    name = resource_name(resource)
     if quota_withdraw(by=by, tenant=tenant, resource=resource, reason=data["reason"]):
         return f"{tenant.name} is back to the platform's limit of {name}."
     return f"{tenant.name} has no limit of its own of {name}."
