@@ -1,6 +1,7 @@
 """Storage on the bill: one event per tenant and hour, exact to the byte-hour, however late and often it is metered."""
 
 import threading
+from collections import Counter
 from datetime import datetime, timedelta
 
 import pytest
@@ -148,3 +149,20 @@ def test_four_meters_at_once_tell_every_hour_once(alice: Person, clock: Clock):
     for thread in threads:
         thread.join()
     assert (failures, sum(told), len(events())) == ([], 20, 20)
+
+
+def test_bytes_held_over_the_end_of_a_month_are_on_both_bills_to_the_second(alice: Person, clock: Clock):
+    month = clock.now.replace(day=1, hour=0)
+    clock.now = month - timedelta(hours=3)
+    storage.storage_add(alice.tenant, 3600)
+    clock.now = month - timedelta(minutes=10)
+    storage.storage_add(alice.tenant, 3600)
+    clock.now = month + timedelta(hours=26, seconds=1)  # nobody metered for a day
+    assert storage_meter() == 29
+    assert storage_meter() == 0
+    with platform_scope():
+        sums: Counter[str] = Counter()
+        for row in UsageRollup.objects.all():
+            sums[f"{row.day:%Y-%m}"] += row.quantity
+    before = 3600 * 3 + 600  # byte-hours: the second half came ten minutes before the end
+    assert sums == {f"{month - timedelta(days=1):%Y-%m}": before, f"{month:%Y-%m}": 2 * 3600 * 26}
