@@ -11,6 +11,7 @@ from enum import StrEnum
 from typing import NamedTuple
 from uuid import UUID
 
+from tenants.billing.money import plain
 from tenants.billing.usage.selectors import Spending
 from tenants.quotas.models import Resource
 
@@ -93,7 +94,7 @@ def _all_reached(job: LiveJob, facts: Facts) -> Iterator[Reached]:
 def _of_key(key_id: UUID, facts: Facts) -> Iterator[Reached]:
     cap, none = facts.key_caps.get(key_id), NOTHING.amount
     if cap is not None and facts.keys.get(key_id, none) + facts.ahead_of_keys.get(key_id, none) >= cap:
-        message = f"All jobs of its API key may cost {_money(cap)} together."
+        message = f"All jobs of its API key may cost {plain(cap)} together."
         yield Reached(reason=CapReason.KEY_CAP_REACHED, message=message)
 
 
@@ -101,7 +102,7 @@ def _own(job: LiveJob, facts: Facts) -> Iterator[Reached]:
     used, ahead = facts.jobs.get(job.job_id, NOTHING), facts.ahead.get(job.job_id, NOTHING)
     amount, compute_us = used.amount + ahead.amount, used.compute_us + ahead.compute_us
     if job.max_cost is not None and amount >= job.max_cost:
-        yield Reached(reason=CapReason.BUDGET_REACHED, message=f"The job may cost {_money(job.max_cost)}.")
+        yield Reached(reason=CapReason.BUDGET_REACHED, message=f"The job may cost {plain(job.max_cost)}.")
     if job.max_compute_s is not None and compute_us >= job.max_compute_s * 1_000_000:
         yield Reached(
             reason=CapReason.BUDGET_REACHED, message=f"The job may use {job.max_compute_s} s of device time."
@@ -121,7 +122,7 @@ def _month(scope: Scope, facts: Facts) -> Iterator[Reached]:
     budget = facts.budgets.get(scope)
     if budget is not None and amount >= budget:
         yield Reached(
-            reason=CapReason.BUDGET_REACHED, message=f"The month's budget of {_owner(scope)} is {_money(budget)}."
+            reason=CapReason.BUDGET_REACHED, message=f"The month's budget of {_owner(scope)} is {plain(budget)}."
         )
     seconds = facts.limits.get((scope, Resource.COMPUTE_S_PER_MONTH))
     if seconds is not None and compute_us >= seconds * 1_000_000:
@@ -138,7 +139,3 @@ def _month(scope: Scope, facts: Facts) -> Iterator[Reached]:
 
 def _owner(scope: Scope) -> str:
     return "the tenant" if scope.project is None else "the project"
-
-
-def _money(amount: Decimal) -> str:
-    return f"{amount.normalize():f}"

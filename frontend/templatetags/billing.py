@@ -7,6 +7,7 @@ from django import template
 from frontend.templatetags.console import SYMBOLS
 from tenants.billing.currencies import rounded
 from tenants.billing.models import Invoice, InvoiceKind, InvoiceLine, InvoiceState, Meter
+from tenants.billing.money import plain
 from tenants.billing.usage.months import closable_at
 
 register = template.Library()
@@ -43,8 +44,7 @@ def units(quantity: int, meter: str) -> str:
 @register.filter
 def price_note(line: InvoiceLine) -> str:
     """The exact money of a line where rounding changed it."""
-    exact = line.exact.normalize()
-    return "" if exact == line.amount else f"{exact:f}"
+    return "" if line.exact == line.amount else plain(line.exact)
 
 
 @register.filter

@@ -21,10 +21,9 @@ def to_quantum(value: Decimal) -> Decimal:
         return value.quantize(QUANTUM, rounding=ROUND_HALF_UP)
 
 
-def amount_of(quantity: int, unit_amount: Decimal, per: int) -> Decimal:
-    """``quantity`` units at ``unit_amount`` per ``per`` units, to 12 places."""
-    with localcontext(prec=60):
-        return to_quantum(Decimal(quantity) * unit_amount / Decimal(per))
+def plain(value: Decimal) -> str:
+    """Every digit, no trailing zeros, no exponent: ``10``, ``0.05``."""
+    return f"{value.normalize():f}"
 
 
 class MoneyField(_Integer):

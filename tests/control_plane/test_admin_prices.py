@@ -13,7 +13,7 @@ from tenants.audit.models import AuditEvent
 from tenants.billing.models import PricePlan, PriceVersion, PriorityFactor
 from tenants.scope import platform_scope
 from tests.support.story import Story
-from tests.support.usage import ingest
+from tests.support.usage import ingest, set_price
 
 PAGE = "/admin/prices/standard/train.samples/"
 
@@ -78,6 +78,12 @@ def test_the_effect_can_be_taken_away_as_csv(operator: Client, plan: PricePlan, 
     titles, row = list(csv.reader(io.StringIO(b"".join(answer).decode())))
     assert dict(zip(titles, row, strict=True))["cost then"].rstrip("0") == "2."
     assert announced(plan) == []
+
+
+def test_a_change_begins_from_the_newest_price_written_out(operator: Client, plan: PricePlan):
+    set_price("env.steps", "20", per=1_000, valid_from=timezone.now())
+    form = operator.get("/admin/prices/standard/env.steps/").context["form"]
+    assert (form.initial["amount"], form.initial["per"]) == ("20", 1_000)
 
 
 def test_a_confirmed_price_is_announced_once_and_written_down(operator: Client, plan: PricePlan):

@@ -10,7 +10,9 @@ from hypothesis import strategies as st
 
 from jobs.models import DeviceSpan
 from jobs.selectors.money import reconcile_billing
-from tenants.billing.usage.selectors import job_cost, rating_check
+from tenants.billing.reconcile.usage import every_event_is_rated
+from tenants.billing.usage.selectors import job_cost
+from tenants.scope import platform_scope
 from tests.support.jobs import relay_all, start_job
 from tests.support.memory_runtime import InMemoryRuntime
 from tests.support.policy_jobs import start_policy_job
@@ -103,7 +105,8 @@ def check_example(alice: Person, charlie: Person, steps: list[tuple[str, int, in
     assert check.ok
     assert check.spans >= len(steps)
     assert check.attributed_us + check.overhead_us == check.busy_us
-    assert rating_check().unrated == 0
+    with platform_scope():
+        assert every_event_is_rated().differences == []
     plant(data)
     assert not reconcile_billing().ok
 

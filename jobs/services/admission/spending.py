@@ -13,6 +13,7 @@ from django.utils import timezone
 
 from tenants.billing.ledger.holds import reserved, reserved_by_key
 from tenants.billing.models import Budget
+from tenants.billing.money import plain
 from tenants.billing.usage.periods import month_of
 from tenants.billing.usage.selectors import spent, spent_of_key
 from tenants.errors import ApplicationError, FieldError
@@ -93,10 +94,10 @@ def _cap_of_key(tenant: Tenant, key: ApiKey) -> Iterator[Cap]:
 
 def _too_little(tenant: Tenant, cap: Cap, amount: Decimal) -> ApplicationError:
     left = max(cap.limit - cap.used, Decimal(0))
-    less = f"give budget.max_cost of at most {_text(left)}, " if left > 0 else ""
+    less = f"give budget.max_cost of at most {plain(left)}, " if left > 0 else ""
     detail = (
-        f"The job needs {_text(amount)} {tenant.currency}; {cap.name} is {_text(cap.limit)}, of which "
-        f"{_text(cap.used)} are spent or reserved. Allowed: {less}{cap.remedy}, or wait until jobs have ended."
+        f"The job needs {plain(amount)} {tenant.currency}; {cap.name} is {plain(cap.limit)}, of which "
+        f"{plain(cap.used)} are spent or reserved. Allowed: {less}{cap.remedy}, or wait until jobs have ended."
     )
     extra: dict[str, object] = {
         "resource": str(cap.resource),
@@ -127,13 +128,8 @@ def _compute_refusals(tenant: Tenant, project: Project, limits: Limits, month: d
 
 def _unbounded(tenant: Tenant, amount: Decimal) -> ApplicationError:
     detail = (
-        f"By its specification the job may cost {_text(amount)} {tenant.currency}. Give budget.max_cost of at most "
-        f"{_text(HOLD_MAX)}: the job stops when it is used up and keeps what it made."
+        f"By its specification the job may cost {plain(amount)} {tenant.currency}. Give budget.max_cost of at most "
+        f"{plain(HOLD_MAX)}: the job stops when it is used up and keeps what it made."
     )
     error = FieldError(pointer="/budget/max_cost", code="cost_unbounded", detail=detail)
     return ApplicationError(code="validation_failed", status=422, detail=detail, errors=(error,))
-
-
-def _text(amount: Decimal) -> str:
-    """Exact digits without trailing zeros."""
-    return f"{amount.normalize():f}"

@@ -1,7 +1,6 @@
 """Forms of the price screens. What a price must look like is for the services to say."""
 
 import re
-from datetime import datetime
 from typing import Any
 
 from django import forms
@@ -76,7 +75,3 @@ class PlanForm(forms.Form):
 def tiers_as_lines(tiers: list[dict[str, Any]]) -> str:
     """The other way round: what the field shows of a stored price."""
     return "\n".join(f"{'rest' if tier['up_to'] is None else tier['up_to']} {tier['amount']}" for tier in tiers)
-
-
-def as_input(moment: datetime) -> str:
-    return f"{moment:%Y-%m-%dT%H:%M}"

@@ -14,6 +14,7 @@ from django.utils import timezone
 from control_plane.operator.price_forms import FactorForm, PlanForm, PriceForm, tiers_as_lines
 from control_plane.operator.screens import framed, operator_of, refused, require, screen
 from tenants.billing.models import Meter, PricePlan, PriceVersion, PriorityFactor, TenantPlan
+from tenants.billing.money import plain
 from tenants.billing.prices.plans import factor_announce, plan_create, price_announce
 from tenants.billing.prices.previews import PreviewRow, price_preview
 from tenants.billing.usage.periods import month_of
@@ -132,7 +133,7 @@ def factor_page(request: HttpRequest, code: str) -> HttpResponse:
                     expected_version=data["version"],
                     reason=data["reason"],
                 )
-                messages.success(request, f"Priority {row.priority} pays {row.permille} ‰ from {row.valid_from} on.")
+                messages.success(request, f"Priority {row.priority} pays {row.permille} ‰ from {row.valid_from:%Y-%m-%d %H:%M} UTC on.")
                 return HttpResponseRedirect(reverse("admin:operator_plan", args=[plan.code]))
             except ApplicationError as error:
                 form.add_error(None, refused(error))
@@ -181,7 +182,7 @@ def _form(request: HttpRequest, plan: PricePlan, priced: Priced) -> PriceForm:
     initial: dict[str, Any] = {"version": plan.version, "per": 1}
     if newest is not None:
         initial |= {"shape": newest.shape, "per": newest.per, "tiers": tiers_as_lines(newest.tiers)}
-        initial["amount"] = None if newest.tiers else newest.amount.normalize()
+        initial["amount"] = None if newest.tiers else plain(newest.amount)
     return PriceForm(initial=initial)
 
 

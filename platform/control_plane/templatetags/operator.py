@@ -8,6 +8,7 @@ from django import template
 from django.utils import timezone
 
 from tenants.billing.currencies import minor_unit
+from tenants.billing.money import plain
 from tenants.models import DEFAULT_CURRENCY
 
 register = template.Library()
@@ -30,8 +31,7 @@ def amount(value: Decimal | None, currency: str = "") -> str:
 @register.filter
 def exact(value: Decimal) -> str:
     """A price in full, without trailing zeros."""
-    text = f"{value:f}"
-    return text.rstrip("0").rstrip(".") if "." in text else text
+    return plain(value)
 
 
 @register.filter

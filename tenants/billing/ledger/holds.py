@@ -10,6 +10,7 @@ from django.utils import timezone
 from tenants.billing.ledger.books import ZERO, Entry, account_for_update, move
 from tenants.billing.ledger.capture import Charge, usage_capture
 from tenants.billing.models import Account, BillingAccount, BillingMode, Hold, LedgerKind
+from tenants.billing.money import plain
 from tenants.errors import ApplicationError
 from tenants.models import Project, Tenant
 from tenants.scope import platform_scope
@@ -85,11 +86,11 @@ def _left(holds: QuerySet[Hold]) -> Decimal:
 def _require_credit(account: BillingAccount, tenant: Tenant, amount: Decimal) -> None:
     if account.credit >= amount and account.credit > 0:
         return
-    needed = f"{amount.normalize():f} {tenant.currency}" if amount else "some credit"
+    needed = f"{plain(amount)} {tenant.currency}" if amount else "some credit"
     raise ApplicationError(
         code="insufficient_credit",
         status=402,
-        detail=f"This job needs {needed}; the free credit is {account.credit.normalize():f} {tenant.currency}.",
+        detail=f"This job needs {needed}; the free credit is {plain(account.credit)} {tenant.currency}.",
         extra={"needed": f"{amount:f}", "available": f"{account.credit:f}", "currency": tenant.currency},
     )
 

@@ -4,7 +4,7 @@ import uuid
 
 from django.db import models
 
-from tenants.billing.money import MoneyField
+from tenants.billing.money import MoneyField, plain
 from tenants.scope import TenantOwned
 
 ALERT_PERCENTS = (50, 80, 100)
@@ -34,7 +34,7 @@ class Budget(TenantOwned):  # type: ignore[django-manager-missing]
         ]
 
     def __str__(self) -> str:
-        return f"{self.amount.normalize():f} a month, {'hard' if self.hard else 'soft'}"
+        return f"{plain(self.amount)} a month, {'hard' if self.hard else 'soft'}"
 
 
 class BudgetAlert(TenantOwned):

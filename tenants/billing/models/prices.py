@@ -4,7 +4,7 @@ from django.db import models
 
 from tenants.append_only import AppendOnly
 from tenants.billing.models.usage import Meter
-from tenants.billing.money import MoneyField
+from tenants.billing.money import MoneyField, plain
 from tenants.models.tenant import DEFAULT_CURRENCY
 from tenants.scope import TenantOwned
 
@@ -57,7 +57,7 @@ class PriceVersion(AppendOnly):
         ]
 
     def __str__(self) -> str:
-        return f"{self.amount.normalize():f} {self.currency} per {self.per} {self.meter}"
+        return f"{plain(self.amount)} {self.currency} per {self.per} {self.meter}"
 
 
 class PriorityFactor(AppendOnly):

@@ -6,6 +6,8 @@ from decimal import Decimal
 from typing import Any, TypeVar
 from uuid import UUID
 
+from tenants.billing.money import plain
+
 Key = TypeVar("Key", bound=Hashable)
 
 
@@ -57,4 +59,4 @@ def _text(figure: Any) -> str:
     """Decimals without an exponent or trailing zeros."""
     if isinstance(figure, tuple):
         return " / ".join(_text(part) for part in figure)
-    return f"{figure.normalize():f}" if isinstance(figure, Decimal) else str(figure)
+    return plain(figure) if isinstance(figure, Decimal) else str(figure)

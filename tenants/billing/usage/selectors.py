@@ -12,7 +12,7 @@ from uuid import UUID
 
 from django.db.models import Q, QuerySet, Sum
 
-from tenants.billing.models import COMPUTE_METERS, Meter, RatedUsage, UsageEvent, UsageRollup
+from tenants.billing.models import COMPUTE_METERS, Meter, UsageEvent, UsageRollup
 from tenants.billing.usage.costs import Cost, CostLine, Free, UsageTotal, cost_of, lines_of, total_of
 from tenants.billing.usage.periods import month_after
 from tenants.models import ApiKey, Project, Tenant
@@ -26,15 +26,12 @@ __all__ = [
     "Spending",
     "UsageFilter",
     "UsageTotal",
-    "compute_us",
     "job_cost",
     "job_costs",
     "metered_us",
-    "rating_check",
     "spending_of",
     "spent",
     "spent_of_job",
-    "spent_of_jobs",
     "spent_of_key",
     "tenant_cost",
     "usage_totals",
@@ -77,18 +74,6 @@ class Spending:
 
     amount: Decimal
     compute_us: int
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RatingCheck:
-    """What must hold over all tenants: every event has one rating."""
-
-    events: int
-    rated: int
-
-    @property
-    def unrated(self) -> int:
-        return self.events - self.rated
 
 
 def job_cost(tenant: Tenant, job_id: UUID | str) -> Cost:
@@ -135,13 +120,6 @@ def spent_of_job(tenant: Tenant | UUID, job_id: UUID) -> Decimal:
     return _money(_of(tenant).filter(job_id=job_id))
 
 
-def spent_of_jobs(tenant: Tenant | UUID, job_ids: Collection[UUID]) -> dict[UUID, Decimal]:
-    """Money for everything each of these jobs has used, in one query."""
-    rows = _of(tenant).filter(job_id__in=job_ids).values("job_id").annotate(money=Sum("amount"))
-    with platform_scope():
-        return dict.fromkeys(job_ids, Decimal(0)) | {row["job_id"]: row["money"] for row in rows}
-
-
 def spent_of_key(tenant: Tenant | UUID, key: ApiKey | UUID) -> Decimal:
     """Money for everything that jobs submitted with an API key have used."""
     return _money(_of(tenant).filter(key_id=_pk(key)))
@@ -162,20 +140,6 @@ def spending_of(jobs: Collection[tuple[UUID, UUID]]) -> dict[tuple[UUID, UUID], 
     return {key: found.get(key, Spending(amount=Decimal(0), compute_us=0)) for key in jobs}
 
 
-def compute_us(tenant: Tenant | UUID, *, month: date | None = None, job: UUID | None = None) -> int:
-    """Microseconds of measured device time that are billed, of a calendar month or a job, else of all time.
-
-    What the platform has to do again is not among them: nobody's limit is used up by our faults.
-    """
-    rows = _of(tenant).filter(meter__in=COMPUTE_METERS, reason="")
-    if month is not None:
-        rows = rows.filter(day__gte=month, day__lt=month_after(month))
-    if job is not None:
-        rows = rows.filter(job_id=job)
-    with platform_scope():
-        return int(rows.aggregate(total=Sum("quantity", default=0))["total"])
-
-
 def metered_us(meter: Meter) -> dict[str, int]:
     """Measured time of one service on the books, tenant id -> microseconds.
 
@@ -189,12 +153,6 @@ def metered_us(meter: Meter) -> dict[str, int]:
             .order_by("tenant_id")
         )
         return {str(row["tenant_id"]): int(row["total"]) for row in rows}
-
-
-def rating_check() -> RatingCheck:
-    """Count events and ratings over all tenants; ``unrated`` must be 0."""
-    with platform_scope():
-        return RatingCheck(events=UsageEvent.objects.count(), rated=RatedUsage.objects.count())
 
 
 def _of(tenant: Tenant | UUID) -> QuerySet[UsageRollup]:
