@@ -124,7 +124,7 @@ def test_revenue_is_for_those_who_may_see_invoices(operator: Client, alice: Pers
 def test_the_runtime_page_tells_services_lag_and_backlog(operator: Client, healthy: RuntimeSnapshot):
     OutboxMessage.objects.create(topic=DISPATCH_JOB, key="1")
     page = operator.get("/admin/runtime/").content.decode()
-    for shown in ("Training", "50 %", "journal-1", ">20<", "dispatch_job", "jobs under way: 2", "running for 3 h, restarts: 3"):
+    for shown in ("Training", "50 %", "journal-1", ">20<", "dispatch_job", "jobs under way: 2", "restarts: 3"):
         assert shown in page, shown
 
 

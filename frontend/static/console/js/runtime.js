@@ -20,6 +20,8 @@ const STATES = {
   never_seen: () => "Has not reported yet.",
 };
 
+const TONES = { stopped: "failed", busy: "running", draining: "cancelling", idle: "queued" };  // of the job states' colours
+
 function showServices() {
   setText("[data-runtime-state]", STATES[data.state](data));
   for (const card of $$("[data-service]")) {
@@ -29,12 +31,12 @@ function showServices() {
 }
 
 function showService(card, service, fresh) {
-  const tone = !fresh || service.state === "stopped" ? "failed" : service.state === "busy" ? "running" : "queued";
+  const tone = fresh ? TONES[service.state] ?? "queued" : "failed";
   const p95 = service.latency_p95_ms ?? null, window_s = Math.round(service.window_s);
   $("[data-f=state]", card).className = `pill ${tone}`;
   $("[data-f=bar]", card).value = service.busy_share * 100;
   const shown = {
-    state: fresh ? service.state : "not reachable",
+    state: !fresh ? "not reachable" : service.state === "draining" ? "draining, takes no new jobs" : service.state,
     busy: (service.busy_share * 100).toFixed(1),
     window: `${window_s}\u00a0s`,
     queue: `${service.queue_depth}${service.service === "environment" ? "" : " waiting"}${service.reason ? `, ${service.reason}` : ""}`,
