@@ -28,3 +28,13 @@ class ApplicationError(Exception):
 
     def __str__(self) -> str:
         return f"{self.code}: {self.detail}"
+
+
+def invalid(pointer: str, code: str, detail: str) -> ApplicationError:
+    """The 422 of one refused field."""
+    return ApplicationError(
+        code="validation_failed",
+        status=422,
+        detail=f"The request is not valid at {pointer}.",
+        errors=(FieldError(pointer=pointer, code=code, detail=detail),),
+    )

@@ -1,6 +1,6 @@
-"""What several services refuse: stronger roles than one's own, and fields that make no sense."""
+"""What several services refuse: handing out more than one has, and rights that were lost meanwhile."""
 
-from tenants.errors import ApplicationError, FieldError
+from tenants.errors import ApplicationError
 from tenants.identity import Actor
 from tenants.models import ApiKey, Membership, Tenant
 from tenants.permissions import may_grant, permissions_of
@@ -37,13 +37,3 @@ def require_standing(actor: Actor) -> None:
     if not stands:
         detail = "Your rights in this tenant have changed meanwhile."
         raise ApplicationError(code="permission_denied", status=403, detail=detail)
-
-
-def invalid(pointer: str, code: str, detail: str) -> ApplicationError:
-    """A 422 about one field."""
-    return ApplicationError(
-        code="validation_failed",
-        status=422,
-        detail=f"The request is not valid at {pointer}.",
-        errors=(FieldError(pointer=pointer, code=code, detail=detail),),
-    )

@@ -10,12 +10,12 @@ from django.utils import timezone
 
 from tenants.access import access_row
 from tenants.audit.services import audit
-from tenants.errors import ApplicationError
+from tenants.errors import ApplicationError, invalid
 from tenants.identity import Actor, new_secret
 from tenants.models import ApiKey, Project, Tenant
 from tenants.permissions import narrowed, permissions_of
 from tenants.selectors import key_list, project_for
-from tenants.services.guards import invalid, require_grant, require_standing
+from tenants.services.guards import require_grant, require_standing
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

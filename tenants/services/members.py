@@ -8,11 +8,11 @@ from django.utils import timezone
 from tenants.access import not_found
 from tenants.access_changes import access_changed
 from tenants.audit.services import audit
-from tenants.errors import ApplicationError
+from tenants.errors import ApplicationError, invalid
 from tenants.identity import Actor
 from tenants.models import ApiKey, Membership, Role, Tenant, User
 from tenants.permissions import may_grant
-from tenants.services.guards import invalid, require_grant
+from tenants.services.guards import require_grant
 
 
 @transaction.atomic

@@ -8,11 +8,10 @@ from django.utils.text import slugify
 
 from tenants.access import access_row
 from tenants.audit.services import audit
-from tenants.errors import ApplicationError
+from tenants.errors import ApplicationError, invalid
 from tenants.identity import Actor
 from tenants.models import DEFAULT_PROJECT, ApiKey, Project, Tenant
 from tenants.selectors import project_list
-from tenants.services.guards import invalid
 
 _SLUG_MAX = 50
 

@@ -10,7 +10,7 @@ from django.utils import timezone
 
 from tenants.access import access_row
 from tenants.audit.services import audit
-from tenants.errors import ApplicationError, FieldError
+from tenants.errors import ApplicationError, invalid
 from tenants.identity import Actor
 from tenants.models import Tenant, User
 from tenants.scope import platform_scope
@@ -163,19 +163,12 @@ def _require_sendable(url: str) -> None:
     try:
         target_of(url)
     except Forbidden as error:
-        raise _invalid("/url", "address_forbidden", f"{url[:200]!r}: {error}.") from None
+        raise invalid("/url", "address_forbidden", f"{url[:200]!r}: {error}.") from None
 
 
 def _chosen(events: list[str]) -> list[str]:
     unknown = sorted(set(events) - set(SUBSCRIBABLE))
     if unknown:
         allowed = ", ".join(SUBSCRIBABLE)
-        raise _invalid("/events", "unknown_event", f"Unknown event {unknown[0]!r}. Allowed: {allowed}.")
+        raise invalid("/events", "unknown_event", f"Unknown event {unknown[0]!r}. Allowed: {allowed}.")
     return sorted(set(events))
-
-
-def _invalid(pointer: str, code: str, detail: str) -> ApplicationError:
-    error = FieldError(pointer=pointer, code=code, detail=detail)
-    return ApplicationError(
-        code="validation_failed", status=422, detail=f"The request is not valid at {pointer}.", errors=(error,)
-    )

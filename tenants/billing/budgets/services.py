@@ -14,11 +14,11 @@ from tenants.access import access_row
 from tenants.audit.services import audit
 from tenants.billing.budgets.reads import budget_list, used_by_budget
 from tenants.billing.currencies import is_payable
-from tenants.billing.ledger.credits import AMOUNT_MAX, invalid
+from tenants.billing.ledger.credits import AMOUNT_MAX
 from tenants.billing.models import ALERT_PERCENTS, Budget, BudgetAlert
 from tenants.billing.usage.periods import month_of
 from tenants.billing.usage.selectors import spent
-from tenants.errors import ApplicationError
+from tenants.errors import ApplicationError, invalid
 from tenants.identity import Actor
 from tenants.models import Project, Tenant
 from tenants.scope import platform_scope

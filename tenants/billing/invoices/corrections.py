@@ -12,10 +12,9 @@ from tenants.audit.services import audit
 from tenants.billing.currencies import is_payable
 from tenants.billing.invoices.services import number_take, period_for_update
 from tenants.billing.ledger.books import ZERO, Entry, account_for_update, move, outstanding
-from tenants.billing.ledger.credits import invalid
 from tenants.billing.models import Account, Invoice, InvoiceKind, InvoiceLine, InvoiceState, LedgerKind, LineKind
 from tenants.billing.models import LedgerTransaction as Transaction
-from tenants.errors import ApplicationError
+from tenants.errors import ApplicationError, invalid
 from tenants.identity import Actor
 from tenants.models import User
 from tenants.scope import platform_scope

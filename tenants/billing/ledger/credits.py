@@ -10,7 +10,7 @@ from tenants.billing.currencies import is_payable
 from tenants.billing.ledger.books import Entry, account_for_update, move, outstanding
 from tenants.billing.models import Account, BillingAccount, BillingMode, Invoice, InvoiceState, LedgerKind
 from tenants.billing.models import LedgerTransaction as Transaction
-from tenants.errors import ApplicationError, FieldError
+from tenants.errors import invalid
 from tenants.identity import Actor
 from tenants.models import Tenant, User
 from tenants.scope import platform_scope
@@ -75,16 +75,6 @@ def mode_set(*, by: Actor | User, tenant: Tenant, mode: str, reason: str = "") -
             reason=reason,
         )
     return account
-
-
-def invalid(pointer: str, code: str, detail: str) -> ApplicationError:
-    """The 422 of one refused field."""
-    return ApplicationError(
-        code="validation_failed",
-        status=422,
-        detail=f"The request is not valid at {pointer}.",
-        errors=(FieldError(pointer=pointer, code=code, detail=detail),),
-    )
 
 
 def _act(
