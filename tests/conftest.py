@@ -1,5 +1,6 @@
 """Fixtures every suite shares: the story's people, and a database that starts every test freshly migrated."""
 
+import os
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -84,3 +85,13 @@ def charlie(story: Story) -> Person:
 def anonymous(db: None) -> Api:
     """A client without credentials."""
     return api_client()
+
+
+@pytest.fixture(scope="session")
+def recording() -> Path:
+    """The real recording that lies beside the repository."""
+    beside = Path(__file__).resolve().parents[2] / "shared" / "data" / "g1_bottle_v21"
+    path = Path(os.environ.get("JOYNEXUS_REAL_DATA", beside))
+    if not path.is_dir():
+        pytest.skip("real recording missing: set JOYNEXUS_REAL_DATA to a LeRobot v2.1 directory")
+    return path

@@ -1,6 +1,5 @@
 """One valid dataset of each format, written once per session and copied for tests that break it."""
 
-import os
 import shutil
 from pathlib import Path
 
@@ -25,13 +24,3 @@ def v21(pristine: dict[str, Path], tmp_path: Path) -> Path:
 @pytest.fixture
 def v30(pristine: dict[str, Path], tmp_path: Path) -> Path:
     return Path(shutil.copytree(pristine["v3.0"], tmp_path / "v30"))
-
-
-@pytest.fixture(scope="session")
-def recording() -> Path:
-    """The real recording that lies beside the repository."""
-    beside = Path(__file__).resolve().parents[4] / "shared" / "data" / "g1_bottle_v21"
-    path = Path(os.environ.get("JOYNEXUS_REAL_DATA", beside))
-    if not path.is_dir():
-        pytest.skip("real recording missing: set JOYNEXUS_REAL_DATA to a LeRobot v2.1 directory")
-    return path
