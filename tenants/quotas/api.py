@@ -76,7 +76,7 @@ class ProjectQuotaApi(APIView):
         responses=QuotaOutput,
     )
     def put(self, request: TenantRequest, project_id: UUID, resource: str) -> Response:
-        """Set the limit; it takes effect at once and stops nothing that runs."""
+        """Set the limit; it takes effect at once. What runs goes on, unless its compute or money is used up by it."""
         refuse_query(request)
         project, wanted = _project(request, project_id), _resource(resource)
         body = parse_body(ProjectQuotaInput, request.data)
