@@ -133,7 +133,8 @@ def factor_page(request: HttpRequest, code: str) -> HttpResponse:
                     expected_version=data["version"],
                     reason=data["reason"],
                 )
-                messages.success(request, f"Priority {row.priority} pays {row.permille} ‰ from {row.valid_from:%Y-%m-%d %H:%M} UTC on.")
+                since = f"{row.valid_from:%Y-%m-%d %H:%M}"
+                messages.success(request, f"Priority {row.priority} pays {row.permille} ‰ from {since} UTC on.")
                 return HttpResponseRedirect(reverse("admin:operator_plan", args=[plan.code]))
             except ApplicationError as error:
                 form.add_error(None, refused(error))
