@@ -49,6 +49,9 @@ class DefaultQuota(models.Model):
     limit = models.PositiveBigIntegerField()
     updated_at = models.DateTimeField(auto_now=True)
 
+    def __str__(self) -> str:
+        return self.resource.replace("_", " ")
+
 
 class StorageAccount(TenantOwned):
     """Bytes a tenant holds. One locked row: no reservation is ever late.

@@ -161,3 +161,10 @@ def test_who_may_only_look_at_prices_changes_none(onlooker: Client, plan: PriceP
 )
 def test_an_unknown_plan_or_meter_is_a_missing_page(operator: Client, page: str):
     assert operator.get(page).status_code == 404
+
+
+def test_without_a_name_the_plan_is_that_of_everybody(operator: Client):
+    PricePlan.objects.create(code="academic", name="Academic", currency="EUR")
+    page = operator.get("/admin/prices/").content.decode()
+    assert "<h1>Prices: Standard</h1>" in page
+    assert "/admin/prices/academic/" in page

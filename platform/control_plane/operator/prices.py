@@ -13,7 +13,7 @@ from django.utils import timezone
 
 from control_plane.operator.price_forms import FactorForm, PlanForm, PriceForm, tiers_as_lines
 from control_plane.operator.screens import framed, operator_of, refused, require, screen
-from tenants.billing.models import Meter, PricePlan, PriceVersion, PriorityFactor, TenantPlan
+from tenants.billing.models import DEFAULT_PLAN, Meter, PricePlan, PriceVersion, PriorityFactor, TenantPlan
 from tenants.billing.money import plain
 from tenants.billing.prices.plans import factor_announce, plan_create, price_announce
 from tenants.billing.prices.previews import PreviewRow, price_preview
@@ -59,9 +59,9 @@ class Preview:
 
 @screen(VIEW)
 def prices_page(request: HttpRequest, code: str | None = None) -> HttpResponse:
-    """A plan's prices and factors; without ``code`` of the first plan. New plans are made here."""
+    """A plan's prices and factors; without ``code`` of the one that everybody is on. New plans are made here."""
     plans = list(PricePlan.objects.order_by("code"))
-    plan = next((row for row in plans if code in (None, row.code)), None)
+    plan = next((row for row in plans if row.code == (code or DEFAULT_PLAN)), None)
     if plan is None:
         raise Http404
     form = PlanForm(request.POST if request.method == "POST" else None)
