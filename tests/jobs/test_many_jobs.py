@@ -4,6 +4,7 @@ import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import timedelta
+from decimal import Decimal
 from typing import Any
 from uuid import UUID
 
@@ -62,7 +63,7 @@ def add_jobs(person: Person, count: int) -> None:
         copies(event, count - 1, seq=Number())
         used = UsageRollup.objects.create(
             tenant=person.tenant, period=now.date().replace(day=1), day=now.date(), job_id=job.pk,
-            meter="train.samples", quantity=1, amount=0, currency="EUR",
+            meter="train.samples", quantity=1, amount=Decimal(0), currency="EUR",
         )  # fmt: skip
         copies(used, min(count, USED) - 1, job_id=Unique())
 
