@@ -47,7 +47,7 @@ def job_requeue(*, by: User, job: Job, reason: str = "") -> Job:
         _reserve(tenant, row, spec)
         outbox_add(topic=DISPATCH_JOB, key=str(row.pk))
         audit(
-            by=by, verb="job.requeued", target=row, tenant=tenant, before=before,
+            by=by, verb="job.requeued", target=row, tenant=tenant, name=row.name, before=before,
             after={"state": row.state, "attempt": row.attempt}, reason=reason,
         )  # fmt: skip
     return row

@@ -139,6 +139,7 @@ PAGES = [
     "audit/auditevent/",
     "billing/reconciliationrun/",
     "records/",
+    "auth/group/add/",
 ]
 
 
