@@ -21,7 +21,7 @@ application = ProtocolTypeRouter(
             django_application,
             is_known=is_known,
             max_bytes=settings.JOYNEXUS_BODY_MAX_BYTES,
-            upload_max_bytes=settings.JOYNEXUS_UPLOAD_MAX_BYTES,
+            upload_max_bytes=min(settings.JOYNEXUS_UPLOAD_MAX_BYTES, settings.JOYNEXUS_CHUNK_MAX_BYTES),
             chunk_max_bytes=settings.JOYNEXUS_CHUNK_MAX_BYTES,
         ),
         # The browser's Origin must be one of our hosts: a foreign page cannot ride on a user's cookie.

@@ -146,9 +146,17 @@ class StagingUploadHandler(FileUploadHandler):
 def refuse_by_length(headers: Mapping[str, Any]) -> None:
     """Refuse a body whose announced length is over the limit before reading it."""
     announced = str(headers.get("CONTENT_LENGTH") or "0")
-    limit = settings.JOYNEXUS_UPLOAD_MAX_BYTES
+    limit = one_request_max_bytes()
     if announced.isdigit() and int(announced) > limit + _CHUNK_BYTES:  # multipart adds a little
         raise too_large(limit)
+
+
+def one_request_max_bytes() -> int:
+    """What an archive in a single request may have: not more than a chunk, as the server holds all of it at once.
+
+    Larger ones come in chunks, whose whole size is reserved before the first byte.
+    """
+    return min(settings.JOYNEXUS_UPLOAD_MAX_BYTES, settings.JOYNEXUS_CHUNK_MAX_BYTES)
 
 
 def require_digest(wanted: str | None, *, sha256: str, size_bytes: int) -> None:
@@ -165,7 +173,7 @@ def _staged(request: Any) -> StagedUpload:
     """A place for the body; what it announces is reserved before the first byte, one that announces nothing grows."""
     if request.tenant is None:
         raise ApplicationError(code="no_tenant", status=403, detail="You are not a member of any tenant.")
-    limit = settings.JOYNEXUS_UPLOAD_MAX_BYTES
+    limit = one_request_max_bytes()
     expected_bytes = min(_announced_bytes(request), limit)
     return StagedUpload(tenant=request.tenant, max_bytes=limit, expected_bytes=expected_bytes)
 
@@ -189,11 +197,11 @@ def not_stored() -> ApplicationError:
 
 
 def too_large(limit: int) -> ApplicationError:
-    """The refusal of an archive beyond what any may have."""
+    """The refusal of an archive that is too large for one request."""
     return ApplicationError(
         code="upload_too_large",
         status=413,
-        detail=f"An upload may have at most {limit} bytes.",
+        detail=f"One request may bring at most {limit} bytes; send a larger archive in chunks: POST /api/v1/uploads.",
         extra={"limit": limit},
     )
 
