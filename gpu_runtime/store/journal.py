@@ -8,8 +8,6 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from pydantic import TypeAdapter
-
 from gpu_runtime.protocol.messages import (
     TERMINAL_WORKLOAD_STATES,
     ArtifactPublished,
@@ -19,11 +17,11 @@ from gpu_runtime.protocol.messages import (
     PolicyVersionPublished,
     StopJob,
     UsageMetered,
-    WorkloadState,
 )
 from gpu_runtime.protocol.wire import pack, unpack
 from gpu_runtime.store.errors import EventsTrimmed, journal_error
 from gpu_runtime.store.records import Entry, WorkloadChange, WorkloadRow, Write
+from gpu_runtime.store.rows import WORKLOAD_COLUMNS, event_of, workload_of
 from gpu_runtime.store.schema import TABLES, connect, limit_size
 from gpu_runtime.store.trimming import trim, trimmed_through
 
@@ -32,8 +30,6 @@ PROBE_BYTES = 256 * 1024
 _ONE_MORE_START = (
     "INSERT INTO meta VALUES ('starts', '1') ON CONFLICT (key) DO UPDATE SET value = CAST(value AS INTEGER) + 1"
 )
-_BODY: TypeAdapter[Any] = TypeAdapter(EventBody)
-_WORKLOAD_COLUMNS = "job_id, attempt, tenant_id, submit, digest, state, total_steps, step, reason, message"
 
 
 class Journal:
@@ -101,7 +97,7 @@ class Journal:
             trimmed = trimmed_through(self._reader)  # after the rows: what was missing there is known here
         if after < trimmed:
             raise EventsTrimmed(f"after is {after}; events up to {trimmed} were applied long ago and are gone")
-        return [_event(row) for row in rows]
+        return [event_of(row) for row in rows]
 
     def trim(self, *, through: int, before_us: int, most: int) -> int:
         """Forget old events as ``trimming.trim`` says; returns how many. Raises StoreError."""
@@ -256,8 +252,8 @@ class Journal:
 
     def _insert_workload(self, row: WorkloadRow) -> None:
         self._writer.execute(
-            f"INSERT INTO workloads ({_WORKLOAD_COLUMNS}) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",  # noqa: S608
-            tuple(getattr(row, name) for name in _WORKLOAD_COLUMNS.split(", ")),
+            f"INSERT INTO workloads ({WORKLOAD_COLUMNS}) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",  # noqa: S608
+            tuple(getattr(row, name) for name in WORKLOAD_COLUMNS.split(", ")),
         )
 
     def _update_workload(self, change: WorkloadChange) -> None:
@@ -273,10 +269,10 @@ class Journal:
     def _workloads(self, where: str, parameters: tuple[object, ...]) -> list[WorkloadRow]:
         with self._read_lock:
             rows = self._reader.execute(
-                f"SELECT {_WORKLOAD_COLUMNS} FROM workloads {where}",  # noqa: S608
+                f"SELECT {WORKLOAD_COLUMNS} FROM workloads {where}",  # noqa: S608
                 parameters,
             ).fetchall()
-        return [_workload(row) for row in rows]
+        return [workload_of(row) for row in rows]
 
     def _read_last_seq(self) -> int:
         with self._read_lock:
@@ -286,20 +282,3 @@ class Journal:
         """SQLite has rolled back by itself after some errors ("no transaction is active"): both are fine."""
         if self._writer.in_transaction:
             self._writer.execute("ROLLBACK")
-
-
-def _event(row: tuple[Any, ...]) -> Event:
-    seq, job_id, attempt, tenant_id, occurred_at_us, body = row
-    return Event(
-        seq=seq,
-        job_id=job_id,
-        attempt=attempt,
-        tenant_id=tenant_id,
-        occurred_at_us=occurred_at_us,
-        body=_BODY.validate_python(unpack(body)),
-    )
-
-
-def _workload(row: tuple[Any, ...]) -> WorkloadRow:
-    values = dict(zip(_WORKLOAD_COLUMNS.split(", "), row, strict=True))
-    return WorkloadRow(**(values | {"state": WorkloadState(values["state"])}))

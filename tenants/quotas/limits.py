@@ -53,14 +53,6 @@ def limit_of(tenant: Tenant, resource: Resource, project: Project | None = None)
     return DefaultQuota.objects.filter(resource=resource).values_list("limit", flat=True).first()
 
 
-def limits_of(tenant: Tenant, project: Project | None = None) -> dict[Resource, int | None]:
-    """Every resource and its limit now, of the tenant or of one of its projects; None: unlimited."""
-    limits = limits_read(tenant)
-    if project is None:
-        return {resource: limits.of_tenant(resource) for resource in Resource}
-    return {resource: limits.of_project(project.pk, resource) for resource in Resource}
-
-
 def in_force(tenant: Tenant, *, at: datetime | None = None) -> QuerySet[Quota]:
     """A tenant's own limits that are neither replaced nor expired, newest first. Needs an open scope."""
     not_expired = Q(expires_at=None) | Q(expires_at__gt=at or timezone.now())

@@ -11,7 +11,6 @@ from gpu_runtime.protocol.messages import UsageLine, WorkloadState
 from jobs.models import Artifact, Job, OutboxMessage
 from tenants.billing.models import BillingMode, Hold, PricePlan, PriorityFactor
 from tenants.billing.usage.selectors import job_cost
-from tenants.billing.usage.services import usage_ingest
 from tenants.quotas.models import Resource
 from tenants.quotas.services import quota_set
 from tenants.scope import platform_scope
@@ -21,6 +20,7 @@ from tests.support.ledger import give_credit, set_mode
 from tests.support.memory_runtime import InMemoryRuntime
 from tests.support.policy_jobs import make_adapter, make_policy_job, make_policy_spec
 from tests.support.story import Person
+from tests.support.usage import usage_ingest
 
 pytestmark = pytest.mark.django_db
 TASK = {"id": "PushCube-v1", "max_steps": 50}

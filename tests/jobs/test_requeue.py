@@ -13,7 +13,6 @@ from jobs.services.dispatch import Dispatch, job_dispatch
 from jobs.services.requeue import job_requeue
 from tenants.audit.models import AuditEvent
 from tenants.billing.ledger.holds import reserved
-from tenants.billing.usage.services import usage_ingest
 from tenants.errors import ApplicationError
 from tenants.models import User
 from tenants.quotas.models import Resource
@@ -24,6 +23,7 @@ from tests.support.jobs import make_job, relay_all, reread, start_job, states_of
 from tests.support.memory_runtime import InMemoryRuntime
 from tests.support.policy_jobs import make_adapter, make_policy_job
 from tests.support.story import Person
+from tests.support.usage import usage_ingest
 
 pytestmark = pytest.mark.django_db
 

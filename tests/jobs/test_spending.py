@@ -13,7 +13,6 @@ from jobs.services.cancel import job_cancel
 from jobs.services.submit import job_submit
 from tenants.billing.ledger.holds import reserved
 from tenants.billing.models import BillingMode, Budget, Hold
-from tenants.billing.usage.services import usage_ingest
 from tenants.errors import ApplicationError
 from tenants.models import Project
 from tenants.quotas.models import Resource
@@ -26,6 +25,7 @@ from tests.support.memory_runtime import InMemoryRuntime
 from tests.support.policy_jobs import make_adapter, make_policy_spec
 from tests.support.story import Person, api_client
 from tests.support.threads import all_at_once
+from tests.support.usage import usage_ingest
 
 
 def submit(person: Person, cost: str, **fields: Any) -> Any:

@@ -11,11 +11,10 @@ from django.test.utils import CaptureQueriesContext
 from gpu_runtime.protocol.messages import UsageLine
 from tenants.billing.models import RatedUsage, UsageEvent
 from tenants.billing.usage.batches import MeteredWork, usage_ingest_batch
-from tenants.billing.usage.services import usage_ingest
 from tenants.errors import ApplicationError
 from tenants.scope import platform_scope
 from tests.support.story import Person
-from tests.support.usage import set_price
+from tests.support.usage import set_price, usage_ingest
 
 pytestmark = pytest.mark.django_db
 

@@ -19,7 +19,6 @@ from tenants.billing.ledger.holds import reserved
 from tenants.billing.models import Hold
 from tenants.billing.usage.periods import month_of
 from tenants.billing.usage.selectors import spent
-from tenants.billing.usage.services import usage_ingest
 from tenants.errors import ApplicationError
 from tenants.quotas.models import Resource
 from tenants.quotas.services import quota_set, quota_withdraw
@@ -27,6 +26,7 @@ from tenants.scope import platform_scope
 from tenants.services import tenant_pause, tenant_resume
 from tests.support.admission_labs import PROJECTS, START, Labs
 from tests.support.admission_model import AT_ONCE, MONEY, QUEUED, SEATS, ModelJob
+from tests.support.usage import usage_ingest
 
 TENANTS = st.integers(0, 1)
 SCOPES = st.sampled_from([None, *PROJECTS])

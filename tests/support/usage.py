@@ -1,11 +1,15 @@
 """Usage of a job, as the relay would report it, and prices that are easy to reckon with."""
 
 import uuid
+from collections.abc import Sequence
 from datetime import UTC, date, datetime
 from decimal import Decimal
 from typing import Any
 
+from django.db import IntegrityError
+
 from gpu_runtime.protocol.messages import UsageLine
+from gpu_runtime.protocol.ordering import PRIORITY_DEFAULT
 from tenants.billing.models import (
     DEFAULT_PLAN,
     BillingPeriod,
@@ -15,13 +19,19 @@ from tenants.billing.models import (
     TenantPlan,
     UsageEvent,
 )
-from tenants.billing.usage.batches import Ingested, MeteredWork, usage_ingest_batch
-from tenants.billing.usage.services import usage_ingest
+from tenants.billing.usage.batches import Ingested, MeteredWork, Refusal, usage_ingest_batch
+from tenants.errors import ApplicationError
 from tenants.models import Tenant
-from tenants.scope import platform_scope
+from tenants.scope import platform_scope, tenant_scope
 from tests.support.factories import moment
 
 JOB = uuid.UUID(int=7)
+_REFUSED = {
+    Refusal.CONFLICT: "Usage event {event_id!r} is known with other content.",
+    Refusal.FUTURE: "Usage event {event_id!r} claims to happen in the future.",
+    Refusal.IMPLAUSIBLE: "Usage event {event_id!r} claims more than any job can use.",
+    Refusal.CURRENCY: "Usage event {event_id!r} has no price in the currency of its tenant.",
+}
 
 
 def set_prices() -> None:
@@ -103,3 +113,42 @@ def close_month(tenant: Tenant, month: date) -> None:
         BillingPeriod.objects.update_or_create(
             tenant=tenant, start=month, defaults={"closed_at": datetime.now(tz=UTC)}
         )
+
+
+def usage_ingest(
+    *,
+    tenant: Tenant,
+    job_id: uuid.UUID,
+    source: str,
+    event_id: str,
+    lines: Sequence[UsageLine],
+    occurred_at: datetime,
+    billable: bool = True,
+    reason: str | None = None,
+    project_id: uuid.UUID | None = None,
+    key_id: uuid.UUID | None = None,
+    priority: int = PRIORITY_DEFAULT,
+) -> None:
+    """Store and rate one event, whoever else does so at the same time; the rules of `usage_ingest_batch`.
+
+    Raises ApplicationError, 409 if it is refused: its code says why.
+    """
+    work = MeteredWork(
+        tenant_id=tenant.pk,
+        job_id=job_id,
+        event_id=event_id,
+        lines=lines,
+        occurred_at=occurred_at,
+        billable=billable,
+        reason=reason or "",
+        project_id=project_id,
+        key_id=key_id,
+        priority=priority,
+    )
+    with tenant_scope(tenant):
+        try:
+            ingested = usage_ingest_batch([work], source=source)
+        except IntegrityError:  # somebody was quicker, with another month: now it is on the books
+            ingested = usage_ingest_batch([work], source=source)
+    for refusal in ingested.refused:
+        raise ApplicationError(code=refusal.code, status=409, detail=_REFUSED[refusal.code].format(event_id=event_id))

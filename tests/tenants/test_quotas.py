@@ -11,7 +11,7 @@ from jobs.services.dispatch import tenant_dispatch
 from tenants.audit.models import AuditEvent
 from tenants.errors import ApplicationError
 from tenants.models import Project
-from tenants.quotas.limits import limit_of, limits_of, limits_read
+from tenants.quotas.limits import limit_of, limits_read
 from tenants.quotas.models import DefaultQuota, Quota, Resource
 from tenants.quotas.services import default_quota_set, quota_set, quota_withdraw
 from tenants.scope import platform_scope
@@ -41,7 +41,7 @@ def second(alice: Person) -> Project:
 
 
 def test_a_tenant_without_limits_of_its_own_has_the_platforms(alice: Person):
-    found = limits_of(alice.tenant)
+    found = {resource: limits_read(alice.tenant).of_tenant(resource) for resource in Resource}
     assert found[RUNNING] == 16
     assert found[Resource.STORAGE_BYTES] == 100 * 10**9
     assert found[Resource.MONEY_PER_MONTH] is None
@@ -77,7 +77,7 @@ def test_a_project_has_no_limit_until_one_is_set_and_it_is_nobody_elses(alice: P
     assert limit_of(alice.tenant, RUNNING, second) is None
     allow(alice, 2, project=second)
     assert limit_of(alice.tenant, RUNNING, second) == 2
-    assert limits_of(alice.tenant, second)[RUNNING] == 2
+    assert limits_read(alice.tenant).of_project(second.pk, RUNNING) == 2
     assert limit_of(alice.tenant, RUNNING) == 16
     with platform_scope():
         other = Project.objects.get(tenant=alice.tenant, slug="default")

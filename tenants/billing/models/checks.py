@@ -12,6 +12,9 @@ class ReconciliationRun(models.Model):
     figures = models.JSONField(default=dict)  # name of the check -> what was compared, in numbers
     difference_count = models.PositiveIntegerField(default=0)
 
+    def __str__(self) -> str:
+        return f"reconciliation of {self.started_at:%Y-%m-%d %H:%M} UTC"
+
 
 class ReconciliationDifference(models.Model):
     """Two figures that must be equal and are not. Operators are alerted until they have looked at it."""

@@ -29,6 +29,9 @@ class BillingAccount(TenantOwned):
             models.CheckConstraint(condition=models.Q(credit__gte=0) & models.Q(held__gte=0), name="never_overdrawn"),
         ]
 
+    def __str__(self) -> str:
+        return f"account of {self.tenant}"
+
 
 class Account(models.TextChoices):
     """Where money is. A positive balance is money there; the outside world's accounts are negative."""

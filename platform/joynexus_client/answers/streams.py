@@ -1,0 +1,71 @@
+"""What a job tells while it runs, and what it publishes."""
+
+from typing import Any, Literal, TypedDict
+
+ArtifactKind = Literal["adapter", "checkpoint", "evaluation", "video", "dataset"]
+
+
+class Event(TypedDict):
+    seq: int
+    attempt: int
+    type: str
+    data: dict[str, Any]
+    occurred_at: str
+
+
+class EventPage(TypedDict):
+    """Events in order; ask again with ``after=seq``."""
+
+    events: list[Event]
+    seq: int
+    more: bool
+    state: str
+
+
+class Series(TypedDict):
+    """One curve of one attempt by columns: ``shown`` buckets of ``total`` points."""
+
+    name: str
+    attempt: int
+    total: int
+    shown: int
+    step: list[int]
+    last: list[float | None]
+    min: list[float | None]
+    max: list[float | None]
+    special: list[str | None]
+
+
+class MetricsPage(TypedDict):
+    seq: int
+    state: str
+    series: list[Series]
+
+
+class Artifact(TypedDict):
+    """A published file; ``manifest`` is the adapter's, or the report, film or recording in short."""
+
+    id: str
+    job: str
+    kind: ArtifactKind
+    media_type: str
+    name: str
+    attempt: int
+    policy_version: int
+    size_bytes: int
+    sha256: str
+    manifest: dict[str, Any]
+    created_at: str
+    keep_until: str | None  # then it is deleted; None: until you do so
+    deleted_at: str | None  # its file is gone, what is said of it stays
+    download: str
+
+
+class PolicyVersion(TypedDict):
+    id: str
+    attempt: int
+    version: int
+    step: int
+    checkpoint: str
+    sha256: str
+    created_at: str
