@@ -196,5 +196,5 @@ def test_a_key_of_one_project_does_not_see_the_limits_of_another(alice: Person, 
         mine = Project.objects.get(tenant=alice.tenant, slug="default")
     _, text = make_key(alice.tenant, "owner", alice.user, project=mine)
     api = api_client(text)
-    assert {row["project"] for row in api.get("/api/v1/quotas").json()["results"]} == {"default"}
+    assert {row["project"]["slug"] for row in api.get("/api/v1/quotas").json()["results"]} == {"default"}
     assert api.get(f"/api/v1/projects/{second.pk}/quotas/running_jobs").status_code == 404
