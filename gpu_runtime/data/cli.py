@@ -89,10 +89,10 @@ def validate_in_child(
     place = mmap.mmap(-1, _PLACE_BYTES)  # shared with the child: the file it is reading
     reading, writing = os.pipe()
     sys.stdout.flush()
-    child = os.fork()
+    parent, child = os.getpid(), os.fork()
     if child == 0:
         os.close(reading)
-        _run_child(writing, place, path, extract_to, declared, limits)
+        _run_child(parent, writing, place, path, extract_to, declared, limits)
     os.close(writing)
     with os.fdopen(reading, "rb") as pipe:
         content = pipe.read()
@@ -103,6 +103,7 @@ def validate_in_child(
 
 
 def _run_child(
+    parent: int,
     writing: int,
     place: mmap.mmap,
     path: Path,
@@ -113,7 +114,7 @@ def _run_child(
     """Never returns: whatever happens ends this process."""
     status = 1
     try:
-        _die_with_parent()
+        _die_with_parent(parent)
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # stdout is for the one report
         apply_limits(limits)
         from gpu_runtime.data.imports import validate_path  # loads the readers: in the child only
@@ -141,10 +142,12 @@ class _Place:
         self._place[:] = content.ljust(_PLACE_BYTES, b"\0")
 
 
-def _die_with_parent() -> None:
-    """Whoever kills the command with -9 ends the reader too (Linux)."""
+def _die_with_parent(parent: int) -> None:
+    """Whoever kills the command with -9 ends the reader too, even before it got as far as asking for it (Linux)."""
     if sys.platform == "linux":
         ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+        if os.getppid() != parent:
+            os._exit(1)
 
 
 def apply_limits(limits: Limits) -> None:

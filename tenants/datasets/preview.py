@@ -5,11 +5,13 @@ A tenant's bytes are read by `python -m gpu_runtime preview`, a child process wi
 
 import json
 import logging
+import os
 import subprocess
 import sys
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import partial
 from typing import Any
 
 from pydantic import ValidationError
@@ -89,7 +91,7 @@ def _read(version: DatasetVersion, command: list[str]) -> bytes:
                 timeout=WALL_LIMIT_S,
                 env=child_environment(),
                 start_new_session=True,
-                preexec_fn=die_with_parent,
+                preexec_fn=partial(die_with_parent, os.getpid()),
                 check=False,
             )
         except subprocess.TimeoutExpired:

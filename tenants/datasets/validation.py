@@ -10,6 +10,7 @@ import sys
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -68,7 +69,7 @@ def _run(command: list[str], wall_limit_s: float, heartbeat: Callable[[], bool])
         stderr=subprocess.PIPE,
         env=child_environment(),
         start_new_session=True,
-        preexec_fn=die_with_parent,
+        preexec_fn=partial(die_with_parent, os.getpid()),
     ) as child:
         try:
             stdout, stderr = _watch(child, wall_limit_s, heartbeat)
@@ -84,10 +85,15 @@ def child_environment() -> dict[str, str]:
     return environment | {"OMP_NUM_THREADS": "1"}
 
 
-def die_with_parent() -> None:
-    """Before exec in the child: a worker killed with -9 leaves no reader behind to meet its successor's (Linux)."""
+def die_with_parent(parent: int) -> None:
+    """Before exec in the child: a worker killed with -9 leaves no reader behind to meet its successor's (Linux).
+
+    ``parent`` is the worker's process id: one that died before the signal was asked for sends none.
+    """
     if sys.platform == "linux":
         ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+        if os.getppid() != parent:
+            os._exit(1)
 
 
 def _watch(child: subprocess.Popen[bytes], wall_limit_s: float, heartbeat: Callable[[], bool]) -> tuple[bytes, bytes]:

@@ -9,8 +9,8 @@ from gpu_runtime.protocol.messages import WorkloadState
 from jobs.relay import Relay
 from jobs.services.dispatch import job_dispatch
 from jobs.services.submit import job_submit
-from tenants.billing.models import DEFAULT_PLAN, PricePlan, PriorityFactor, RatedUsage, UsageEvent, UsageRollup
-from tenants.billing.usage.selectors import compute_us, job_cost, spent_of_key
+from tenants.billing.models import DEFAULT_PLAN, Meter, PricePlan, PriorityFactor, RatedUsage, UsageEvent, UsageRollup
+from tenants.billing.usage.selectors import job_cost, metered_us, spent_of_key
 from tenants.billing.usage.works import FUTURE_TOLERANCE
 from tenants.identity import Actor
 from tenants.scope import platform_scope
@@ -53,8 +53,9 @@ def test_waiting_is_never_billed_however_long_it_takes(alice: Person, runtime: I
         relay_all(runtime)
         for job in (queued, waiting):
             assert job_cost(alice.tenant, job.pk).lines == ()
-            assert compute_us(alice.tenant, job=job.pk) == 0
-    assert compute_us(alice.tenant) == compute_us(alice.tenant, job=busy.pk) == 1_500_000
+    of_busy = {line.meter: line.quantity for line in job_cost(alice.tenant, busy.pk).lines}
+    assert metered_us(Meter.TRAIN_COMPUTE_US) == {str(alice.tenant.pk): of_busy[Meter.TRAIN_COMPUTE_US]}
+    assert of_busy[Meter.TRAIN_COMPUTE_US] == 1_500_000
 
 
 def test_usage_of_the_future_is_refused_counted_and_stops_nobody(alice: Person, runtime: InMemoryRuntime) -> None:
