@@ -2,6 +2,8 @@
 
 from decimal import ROUND_DOWN, ROUND_HALF_UP, Decimal
 
+from tenants.errors import invalid
+
 MINOR_PLACES = {"CHF": 2, "CNY": 2, "EUR": 2, "GBP": 2, "JPY": 0, "USD": 2}
 
 
@@ -18,6 +20,13 @@ def rounded_down(amount: Decimal, currency: str) -> Decimal:
 def is_payable(amount: Decimal, currency: str) -> bool:
     """True if an amount is whole minor units."""
     return amount == rounded_down(amount, currency)
+
+
+def require_payable(amount: Decimal, currency: str, *, at_most: Decimal) -> None:
+    """Refuse an amount that nobody can pay. Raises ApplicationError 422 at /amount with what is allowed."""
+    if not amount.is_finite() or not 0 < amount <= at_most or not is_payable(amount, currency):
+        allowed = f"more than 0, at most {at_most}, in whole minor units of {currency}"
+        raise invalid("/amount", "amount_invalid", f"Allowed is {allowed}; got {amount}.")
 
 
 def minor_unit(currency: str) -> Decimal:

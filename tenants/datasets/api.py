@@ -18,7 +18,7 @@ from tenants.bodies import parse_body, refuse_repeated
 from tenants.datasets import removal, selectors, services, uploads
 from tenants.datasets.models import Dataset
 from tenants.datasets.outputs import DatasetOutput, VersionDetailOutput
-from tenants.errors import ApplicationError, FieldError
+from tenants.errors import invalid
 from tenants.idempotency import KEY_PARAMETER, idempotency_key, idempotent
 from tenants.listing import ListView, PageQuery, refuse_query
 from tenants.permissions import Permission
@@ -199,7 +199,7 @@ def _received(request: TenantRequest) -> uploads.StagedUpload:
         return request.data
     upload = request.FILES.get("file")
     if upload is None:
-        raise _invalid("/file", "missing", "The part 'file' with the zip archive is required.")
+        raise invalid("/file", "missing", "The part 'file' with the zip archive is required.")
     return upload
 
 
@@ -217,12 +217,5 @@ def _fields(request: TenantRequest) -> dict[str, Any]:
         try:
             fields["declared"] = json.loads(fields["declared"])
         except (ValueError, RecursionError):
-            raise _invalid("/declared", "json_invalid", "It must be a JSON object.") from None
+            raise invalid("/declared", "json_invalid", "It must be a JSON object.") from None
     return fields
-
-
-def _invalid(pointer: str, code: str, detail: str) -> ApplicationError:
-    error = FieldError(pointer=pointer, code=code, detail=detail)
-    return ApplicationError(
-        code="validation_failed", status=422, detail=f"The request is not valid at {pointer}.", errors=(error,)
-    )

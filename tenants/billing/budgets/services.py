@@ -13,12 +13,12 @@ from django.utils import timezone
 from tenants.access import access_row
 from tenants.audit.services import audit
 from tenants.billing.budgets.reads import budget_list, used_by_budget
-from tenants.billing.currencies import is_payable
+from tenants.billing.currencies import require_payable
 from tenants.billing.ledger.credits import AMOUNT_MAX
 from tenants.billing.models import ALERT_PERCENTS, Budget, BudgetAlert
 from tenants.billing.usage.periods import month_of
 from tenants.billing.usage.selectors import spent
-from tenants.errors import ApplicationError, invalid
+from tenants.errors import ApplicationError
 from tenants.identity import Actor
 from tenants.models import Project, Tenant
 from tenants.scope import platform_scope
@@ -38,7 +38,7 @@ __all__ = [
 @transaction.atomic
 def budget_create(*, by: Actor, project: Project | None, amount: Decimal, hard: bool) -> Budget:
     """Set a budget for the tenant, or for one of its projects. Raises ApplicationError 409 if it has one."""
-    _require_amount(amount, by.tenant.currency)
+    require_payable(amount, by.tenant.currency, at_most=AMOUNT_MAX)
     try:
         with transaction.atomic():
             budget = Budget.objects.create(
@@ -59,7 +59,7 @@ def budget_change(*, by: Actor, budget: Budget, amount: Decimal | None = None, h
     """Change a budget that the caller has locked (`budget_for_update`). In force at once."""
     before = _told(budget)
     if amount is not None:
-        _require_amount(amount, by.tenant.currency)
+        require_payable(amount, by.tenant.currency, at_most=AMOUNT_MAX)
         budget.amount = amount
     budget.hard = budget.hard if hard is None else hard
     if _told(budget) != before:
@@ -165,9 +165,3 @@ def _tell(budget: Budget, month: date, percent: int, used: Decimal) -> None:
 def _told(budget: Budget) -> dict[str, Any]:
     project = str(budget.project_id) if budget.project_id else None
     return {"amount": f"{budget.amount:f}", "hard": budget.hard, "project": project}
-
-
-def _require_amount(amount: Decimal, currency: str) -> None:
-    if not amount.is_finite() or not 0 < amount <= AMOUNT_MAX or not is_payable(amount, currency):
-        allowed = f"more than 0, at most {AMOUNT_MAX}, in whole minor units of {currency}"
-        raise invalid("/amount", "amount_invalid", f"Allowed is {allowed}; got {amount}.")

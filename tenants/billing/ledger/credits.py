@@ -6,7 +6,7 @@ from django.db import transaction
 from django.utils import timezone
 
 from tenants.audit.services import audit
-from tenants.billing.currencies import is_payable
+from tenants.billing.currencies import require_payable
 from tenants.billing.ledger.books import Entry, account_for_update, move, outstanding
 from tenants.billing.models import Account, BillingAccount, BillingMode, Invoice, InvoiceState, LedgerKind
 from tenants.billing.models import LedgerTransaction as Transaction
@@ -21,7 +21,7 @@ AMOUNT_MAX = Decimal(1_000_000)  # of one act; a slip of the finger costs no mor
 @transaction.atomic
 def credit_grant(*, by: Actor | User, tenant: Tenant, amount: Decimal, reason: str, reference: str) -> Transaction:
     """Give a tenant credit. Needs a reason; a ``reference`` is granted once, a repeat returns the first."""
-    _require_amount(amount, tenant.currency)
+    require_payable(amount, tenant.currency, at_most=AMOUNT_MAX)
     if not reason.strip():
         raise invalid("/reason", "required", "A grant needs a reason, which the tenant can read.")
     entries = (Entry(account=Account.PROMO, amount=-amount), Entry(account=Account.CREDIT, amount=amount))
@@ -38,7 +38,7 @@ def payment_record(
 
     Raises ApplicationError for more than an invoice still asks for.
     """
-    _require_amount(amount, tenant.currency)
+    require_payable(amount, tenant.currency, at_most=AMOUNT_MAX)
     account_for_update(tenant.pk)
     to = Account.CREDIT
     if invoice is not None:
@@ -114,12 +114,6 @@ def _act(
 def _known(tenant: Tenant, kind: LedgerKind, reference: str) -> bool:
     with platform_scope():
         return Transaction.objects.filter(tenant=tenant, kind=kind, reference=reference).exists()
-
-
-def _require_amount(amount: Decimal, currency: str) -> None:
-    if not amount.is_finite() or not 0 < amount <= AMOUNT_MAX or not is_payable(amount, currency):
-        allowed = f"more than 0, at most {AMOUNT_MAX}, in whole minor units of {currency}"
-        raise invalid("/amount", "amount_invalid", f"Allowed is {allowed}; got {amount}.")
 
 
 def _require_owed(tenant: Tenant, invoice: Invoice, amount: Decimal) -> None:

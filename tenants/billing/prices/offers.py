@@ -8,7 +8,7 @@ from typing import Any
 from tenants.billing.models import PriceShape
 from tenants.billing.money import to_quantum
 from tenants.billing.prices.pricing import Price
-from tenants.billing.prices.tiers import tiers_parse
+from tenants.billing.prices.tiers import fault, tiers_parse
 from tenants.errors import ApplicationError, FieldError
 
 AMOUNT_MAX = Decimal(1_000_000)  # below it
@@ -41,20 +41,20 @@ def offer_of(*, shape: str, amount: Decimal | None, per: int, tiers: Sequence[di
     Raises ApplicationError `price_invalid` or `tiers_invalid` (422), naming each field at fault.
     """
     if shape not in PriceShape.values:
-        raise _refused([_fault("/shape", "unknown_shape", f"Shape {shape!r} is not one of {PriceShape.values}.")])
+        raise _refused([fault("/shape", "unknown_shape", f"Shape {shape!r} is not one of {PriceShape.values}.")])
     faults = []
     if isinstance(per, bool) or not 1 <= per <= PER_MAX:
-        faults.append(_fault("/per", "per_range", f"A price is per 1 to {PER_MAX} units; got {per}."))
+        faults.append(fault("/per", "per_range", f"A price is per 1 to {PER_MAX} units; got {per}."))
     if shape == PriceShape.GRADUATED:
         parsed = tiers_parse(tiers)
         if amount not in (None, parsed[0].amount):
             detail = f"A graduated price has amounts in its tiers only, the first {parsed[0].amount}; got {amount}."
-            faults.append(_fault("/amount", "amount_beside_tiers", detail))
+            faults.append(fault("/amount", "amount_beside_tiers", detail))
         amount = parsed[0].amount
     else:
         parsed = ()
         if tiers:
-            faults.append(_fault("/tiers", "tiers_not_wanted", f"A price of the shape {shape!r} has no tiers."))
+            faults.append(fault("/tiers", "tiers_not_wanted", f"A price of the shape {shape!r} has no tiers."))
         faults += _amount_faults(amount)
     if faults or amount is None:
         raise _refused(faults)
@@ -65,11 +65,7 @@ def _amount_faults(amount: Decimal | None) -> list[FieldError]:
     if amount is not None and amount.is_finite() and 0 <= amount < AMOUNT_MAX and amount == to_quantum(amount):
         return []
     detail = f"An amount is at least 0, below {AMOUNT_MAX} and has at most 12 decimals; got {amount}."
-    return [_fault("/amount", "amount_range", detail)]
-
-
-def _fault(pointer: str, code: str, detail: str) -> FieldError:
-    return FieldError(pointer=pointer, code=code, detail=detail)
+    return [fault("/amount", "amount_range", detail)]
 
 
 def _refused(faults: list[FieldError]) -> ApplicationError:

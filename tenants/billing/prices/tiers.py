@@ -21,14 +21,14 @@ def tiers_parse(tiers: object) -> tuple[Tier, ...]:
     """
     if not isinstance(tiers, Sequence) or isinstance(tiers, str) or not 1 <= len(tiers) <= TIERS_MAX:
         shown = len(tiers) if isinstance(tiers, Sequence) else type(tiers).__name__
-        raise _refused([_fault("/tiers", "tiers_count", f"A list of 1 to {TIERS_MAX} tiers is needed; got {shown}.")])
+        raise _refused([fault("/tiers", "tiers_count", f"A list of 1 to {TIERS_MAX} tiers is needed; got {shown}.")])
     faults: list[FieldError] = []
     parsed: list[Tier] = []
     floor = 0
     for index, item in enumerate(tiers):
         at = f"/tiers/{index}"
         if not isinstance(item, Mapping) or set(item) != {"up_to", "amount"}:
-            faults.append(_fault(at, "tier_fields", "A tier has exactly the fields up_to and amount."))
+            faults.append(fault(at, "tier_fields", "A tier has exactly the fields up_to and amount."))
             continue
         faults += _bound_faults(item["up_to"], at, floor, is_last=index == len(tiers) - 1)
         faults += _amount_faults(item["amount"], at)
@@ -44,10 +44,10 @@ def _bound_faults(up_to: Any, at: str, floor: int, *, is_last: bool) -> list[Fie
     pointer = f"{at}/up_to"
     if is_last:
         ok = up_to is None
-        return [] if ok else [_fault(pointer, "tier_last_open", f"The last tier has up_to null; got {up_to!r}.")]
+        return [] if ok else [fault(pointer, "tier_last_open", f"The last tier has up_to null; got {up_to!r}.")]
     if not isinstance(up_to, int) or isinstance(up_to, bool) or not floor < up_to <= UNITS_MAX:
         detail = f"Bounds are whole numbers and rise: between {floor + 1} and {UNITS_MAX}; got {up_to!r}."
-        return [_fault(pointer, "tier_bound_not_rising", detail)]
+        return [fault(pointer, "tier_bound_not_rising", detail)]
     return []
 
 
@@ -55,10 +55,11 @@ def _amount_faults(amount: Any, at: str) -> list[FieldError]:
     if isinstance(amount, str) and _AMOUNT.fullmatch(amount):
         return []
     detail = f"An amount is a text of digits below 1,000,000 with at most 12 decimals; got {amount!r}."
-    return [_fault(f"{at}/amount", "tier_amount_invalid", detail)]
+    return [fault(f"{at}/amount", "tier_amount_invalid", detail)]
 
 
-def _fault(pointer: str, code: str, detail: str) -> FieldError:
+def fault(pointer: str, code: str, detail: str) -> FieldError:
+    """One refused field of a price."""
     return FieldError(pointer=pointer, code=code, detail=detail)
 
 
