@@ -2,7 +2,7 @@
 
 from typing import Annotated
 
-from pydantic import Field
+from pydantic import Field, field_validator
 
 from gpu_runtime.protocol.base import Message
 
@@ -11,6 +11,7 @@ Name = Annotated[str, Field(min_length=1, max_length=200)]
 Priority = Annotated[
     int, Field(ge=0, le=9, description="Order among your own jobs; higher first. Its price factor is at /prices.")
 ]
+Tag = Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9._-]{0,49}$")]
 AmountText = Annotated[str, Field(pattern=r"^\d{1,6}(\.\d{1,12})?$", description="Digits, never a JSON number.")]
 
 
@@ -24,7 +25,7 @@ class JobBudget(Message):
 
 
 class OrderedSpec(Message):
-    """Fields of every kind of job. Project and budget are kept by the control plane, the runtime only carries them."""
+    """Fields of every kind of job. All but the priority is the control plane's; the runtime only carries it."""
 
     name: Name
     project: Annotated[
@@ -37,3 +38,14 @@ class OrderedSpec(Message):
     ] = None
     priority: Priority = PRIORITY_DEFAULT
     budget: JobBudget = JobBudget()
+    tags: Annotated[tuple[Tag, ...], Field(max_length=20, description="Words to find the job by.")] = ()
+    cloned_from: Annotated[
+        str | None, Field(max_length=64, description="Id of the job of yours whose settings this one changes.")
+    ] = None
+
+    @field_validator("tags")
+    @classmethod
+    def _each_tag_once(cls, tags: tuple[str, ...]) -> tuple[str, ...]:
+        if repeated := sorted({tag for tag in tags if tags.count(tag) > 1}):
+            raise ValueError(f"{repeated[0]!r} is given twice; allowed: each tag once")
+        return tags

@@ -1,6 +1,6 @@
 """Rows of the jobs app."""
 
-from jobs.models.job import JOB_STATES, Job, JobAttempt, JobEvent, MetricPoint
+from jobs.models.job import JOB_STATES, Job, JobAttempt, JobEvent, JobTag, MetricPoint
 from jobs.models.platform import DeviceSpan, OutboxMessage, RuntimeCursor, RuntimeSnapshot
 from jobs.models.published import Artifact, ArtifactKind, DatasetImport, ImportState, PolicyVersion
 
@@ -14,6 +14,7 @@ __all__ = [
     "Job",
     "JobAttempt",
     "JobEvent",
+    "JobTag",
     "MetricPoint",
     "OutboxMessage",
     "PolicyVersion",

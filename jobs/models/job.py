@@ -16,6 +16,7 @@ class Job(TenantOwned):  # type: ignore[django-manager-missing]
     """One request of a tenant. The row is the truth; messages are only nudges."""
 
     id = models.UUIDField(primary_key=True, default=uuid.uuid4, editable=False)
+    number = models.PositiveIntegerField()  # counts the tenant's jobs from 1; what people call it by
     kind = models.CharField(max_length=20)
     name = models.CharField(max_length=200)
     spec = models.JSONField()  # gpu_runtime.protocol.job_specs.JobSpec
@@ -39,12 +40,17 @@ class Job(TenantOwned):  # type: ignore[django-manager-missing]
     step = models.PositiveIntegerField(default=0)
     total_steps = models.PositiveIntegerField(default=0)
     last_seq = models.PositiveBigIntegerField(default=0)  # newest row of this job's stream
+    cloned_from = models.ForeignKey("jobs.Job", on_delete=models.SET_NULL, null=True, related_name="clones")
+    note = models.TextField(blank=True)  # Markdown, by its tenant's people
+    archived_at = models.DateTimeField(null=True)  # not listed unless asked for
+    described = models.PositiveIntegerField(default=1)  # version of name, note, tags and archiving, for If-Match
     created_by = models.ForeignKey("tenants.User", on_delete=models.SET_NULL, null=True, related_name="+")
     created_at = models.DateTimeField(auto_now_add=True)
     started_at = models.DateTimeField(null=True)
     finished_at = models.DateTimeField(null=True)
 
     class Meta:
+        constraints = [models.UniqueConstraint(fields=["tenant", "number"], name="one_job_per_number")]
         indexes = [
             models.Index(fields=["tenant", "-created_at"], name="job_by_tenant"),
             models.Index(fields=["-created_at", "-id"], name="job_by_age"),  # of all tenants: the operators' list,
@@ -53,6 +59,20 @@ class Job(TenantOwned):  # type: ignore[django-manager-missing]
             models.Index(fields=["state", "lease_until"], name="job_by_state"),
             models.Index(fields=["tenant", "kind", "base_model", "head", "-finished_at"], name="job_by_likeness"),
         ]
+
+
+class JobTag(TenantOwned):
+    """A word by which a tenant's people find jobs again."""
+
+    job = models.ForeignKey(Job, on_delete=models.CASCADE, related_name="tags")
+    name = models.CharField(max_length=50)
+
+    class Meta:
+        constraints = [models.UniqueConstraint(fields=["job", "name"], name="one_tag_per_name")]
+        indexes = [models.Index(fields=["tenant", "name"], name="jobs_by_tag")]
+
+    def __str__(self) -> str:
+        return self.name
 
 
 class JobAttempt(TenantOwned):

@@ -6,6 +6,7 @@ from django.db.models import QuerySet, Sum
 
 from jobs.models import Artifact, Job, PolicyVersion
 from tenants.access import access_row
+from tenants.errors import ApplicationError, invalid
 from tenants.identity import memberships_of
 from tenants.models import Tenant, User
 from tenants.permissions import Permission, permissions_of
@@ -45,6 +46,17 @@ def job_list(
 def job_get(tenant: Tenant, job_id: UUID) -> Job:
     """One job. Raises the same 404 for a missing and for a foreign one."""
     return access_row(job_list(tenant), "job", pk=job_id)
+
+
+def cloned_job(tenant: Tenant, job_id: str | None) -> Job | None:
+    """The job that a specification says it changes. Raises ApplicationError 422: it must be one of the tenant's."""
+    if job_id is None:
+        return None
+    try:
+        return job_get(tenant, UUID(job_id))
+    except (ValueError, ApplicationError) as error:
+        detail = f"There is no job {job_id!r}. Allowed: ids of your own jobs, or null."
+        raise invalid("/cloned_from", "unknown_job", detail) from error
 
 
 def job_for_user(user: User, job_id: UUID) -> Job | None:

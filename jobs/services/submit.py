@@ -7,7 +7,8 @@ from django.utils import timezone
 
 from gpu_runtime.protocol.job_specs import JobSpec
 from jobs.demand import seats_asked
-from jobs.models import Job
+from jobs.models import Job, JobTag
+from jobs.selectors.jobs import cloned_job
 from jobs.services.admission.entry import entry_refusals, require_possible, tenant_locked
 from jobs.services.admission.specification import admit
 from jobs.services.admission.spending import spending_refusals
@@ -43,10 +44,11 @@ def job_submit(*, tenant: Tenant, actor: Actor | None, spec: Any) -> Job:
         require_possible(wanted, project, limits)
         for refusal in entry_refusals(tenant, project, limits):
             raise refusal
+        parent = cloned_job(tenant, wanted.cloned_from)
         amount = hold_amount(tenant, wanted, start)
         for refusal in spending_refusals(tenant=tenant, project=project, key=key, limits=limits, amount=amount):
             raise refusal
-        job = _insert(wanted, start, tenant=tenant, project=project, actor=actor)
+        job = _insert(wanted, start, tenant=tenant, project=project, actor=actor, parent=parent)
         hold_place(tenant=tenant, job_id=job.pk, project_id=project.pk, key_id=key.pk if key else None, amount=amount)
         after = {"kind": job.kind, "project": project.slug, "priority": job.priority}
         audit(by=actor, verb="job.submitted", target=job, tenant=tenant, name=job.name, after=after)
@@ -55,9 +57,16 @@ def job_submit(*, tenant: Tenant, actor: Actor | None, spec: Any) -> Job:
         return job
 
 
-def _insert(wanted: JobSpec, start: Start, *, tenant: Tenant, project: Project, actor: Actor | None) -> Job:
-    return Job.objects.create(
+def _insert(
+    wanted: JobSpec, start: Start, *, tenant: Tenant, project: Project, actor: Actor | None, parent: Job | None
+) -> Job:
+    """The tenant's row is locked, so no number is given twice."""
+    tenant.jobs_numbered += 1
+    tenant.save(update_fields=["jobs_numbered"])
+    job = Job.objects.create(
         tenant=tenant,
+        number=tenant.jobs_numbered,
+        cloned_from=parent,
         project=project,
         api_key=actor.key if actor else None,
         priority=wanted.priority,
@@ -73,3 +82,5 @@ def _insert(wanted: JobSpec, start: Start, *, tenant: Tenant, project: Project, 
         total_steps=wanted.total_steps,
         created_by=actor.user if actor else None,
     )
+    JobTag.objects.bulk_create(JobTag(tenant=tenant, job=job, name=tag) for tag in wanted.tags)
+    return job

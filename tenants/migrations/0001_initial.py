@@ -49,6 +49,7 @@ class Migration(migrations.Migration):
                 ('state', models.CharField(choices=[('active', 'Active'), ('paused', 'Paused')], default='active', max_length=20)),
                 ('paused_reason', models.CharField(blank=True, max_length=500)),
                 ('currency', models.CharField(default='EUR', max_length=3)),
+                ('jobs_numbered', models.PositiveIntegerField(default=0)),
                 ('created_at', models.DateTimeField(auto_now_add=True)),
             ],
             options={

@@ -27,6 +27,7 @@ class Tenant(models.Model):
     state = models.CharField(max_length=20, choices=TenantState.choices, default=TenantState.ACTIVE)
     paused_reason = models.CharField(max_length=500, blank=True)
     currency = models.CharField(max_length=3, default=DEFAULT_CURRENCY)  # of its plan, budgets and invoices
+    jobs_numbered = models.PositiveIntegerField(default=0)  # number of its newest job
     created_at = models.DateTimeField(auto_now_add=True)
 
     class Meta:

@@ -20,7 +20,7 @@ from jobs.models import Artifact, Job, JobEvent
 from jobs.services.dispatch import jobs_ready
 from jobs.states import JobState
 from tenants.billing.models import UsageRollup
-from tenants.models import Project
+from tenants.models import Project, Tenant
 from tenants.quotas.models import Resource
 from tenants.quotas.services import quota_set
 from tenants.scope import platform_scope
@@ -43,14 +43,15 @@ def add_jobs(person: Person, count: int) -> None:
         now = timezone.now()
         project, version = Project.objects.get(tenant=person.tenant, slug="default"), make_version(person)
         job = Job.objects.create(
-            tenant=person.tenant, project=project, kind="sft", name="job", state=JobState.SUCCEEDED,
+            tenant=person.tenant, number=1, project=project, kind="sft", name="job", state=JobState.SUCCEEDED,
             spec={"training": {"batch_size": 16}}, base_model="tiny-qwen3-vl", head="mlp",
             dataset_version=version, created_by=person.user, step=1, finished_at=now,
         )  # fmt: skip
         live = min(LIVE, count // 2)
-        copies(job, count - live - 1, created_at=now - timedelta(hours=1))
-        for state in (JobState.QUEUED, JobState.RUNNING):
-            copies(job, live // 2, state=state)
+        copies(job, count - live - 1, created_at=now - timedelta(hours=1), number=Number())
+        for state, first in ((JobState.QUEUED, count - live + 1), (JobState.RUNNING, count - live // 2 + 1)):
+            copies(job, live // 2, state=state, number=Number(first))
+        Tenant.objects.filter(pk=person.tenant.pk).update(jobs_numbered=count)
         artifact = Artifact.objects.create(
             tenant=person.tenant, job=job, attempt=1, runtime_key="", kind="adapter", name="adapter",
             policy_version=1, size_bytes=1, sha256="0" * 64, manifest=make_manifest(), created_at=now,
@@ -70,7 +71,9 @@ def add_jobs(person: Person, count: int) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Number:
-    """The copy's own number, from 2."""
+    """The copy's own number, from ``first``."""
+
+    first: int = 2
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,7 +89,7 @@ def copies(row: Model, count: int, **changes: Any) -> None:
     for field in fields:
         value = changes.get(field.attname, Unique() if field.primary_key else getattr(row, field.attname))
         if isinstance(value, (Unique, Number)):
-            taken.append("n" if isinstance(value, Number) else unique)
+            taken.append(f"n + {value.first - 2}" if isinstance(value, Number) else unique)
         else:
             taken.append("%s")
             values.append(field.get_db_prep_save(value, connection))

@@ -1,0 +1,5 @@
+"""Several jobs side by side."""
+
+from django.urls import URLPattern
+
+urlpatterns: list[URLPattern] = []
