@@ -8,14 +8,13 @@ from django.shortcuts import redirect, render
 from django.utils import timezone
 from django.views.decorators.http import require_POST, require_safe
 
-from frontend.charts import board_of
-from frontend.charts.model import Group
 from frontend.evaluations import Report, ReportUnreadable, read_report
 from frontend.facts import job_facts, subject_of
 from frontend.lineage import heirs_of, made_by
 from frontend.successes import latest_successes
 from frontend.templatetags.console import FREE_WORDS, METER_WORDS
 from frontend.videos import OUTCOMES, Wish, gallery
+from frontend.views.charts import charts_context
 from frontend.views.page import frame, page
 from jobs.models import Artifact, Job
 from jobs.selectors.jobs import job_get
@@ -40,23 +39,21 @@ def job_page(request: PageRequest, job_id: UUID) -> HttpResponse:
     """Everything about one job; script keeps it live."""
     job = job_get(request.tenant, job_id)
     may_cancel = request.actor.may(Permission.JOBS_WRITE) and job.state not in TERMINAL
-    board = board_of(job.kind)
-    groups = board.for_spec(job.spec)
     context = frame(request, "jobs") | {
         "job": job,
         "subject": subject_of(job),
         "place": queue_places(job.tenant_id, [job]).get(job.pk),
         "cost": job_cost(request.tenant, job.pk),
         "share": compute_share(request.tenant, job),
-        "board": board,
-        "groups": groups,
         "events": latest_events(request.tenant, job.pk, limit=EVENTS_SHOWN),
         "may_cancel": may_cancel and job.state != JobState.CANCELLING,
         "now": timezone.now(),
         "runtime": None if job.state in TERMINAL else runtime_report(),
-        "live": _live_data(job, groups),
+        "live": _live_data(job),
     }
-    return render(request, "console/job.html", context | _origin_and_results(request, job))
+    return render(
+        request, "console/job.html", context | charts_context(request, job) | _origin_and_results(request, job)
+    )
 
 
 @require_POST
@@ -116,7 +113,7 @@ def _report(artifacts: list[Artifact]) -> dict[str, Any]:
     return {"report": report, "report_artifact": newest}
 
 
-def _live_data(job: Job, groups: tuple[Group, ...]) -> dict[str, Any]:
+def _live_data(job: Job) -> dict[str, Any]:
     """What the page's script starts from."""
     return {
         "id": str(job.pk),
@@ -125,7 +122,5 @@ def _live_data(job: Job, groups: tuple[Group, ...]) -> dict[str, Any]:
         "startedAt": job.started_at.isoformat() if job.started_at else None,
         "finishedAt": job.finished_at.isoformat() if job.finished_at else None,
         "now": timezone.now().isoformat(),
-        "unit": board_of(job.kind).unit,
-        "charts": [chart.as_json(job.spec) for group in groups for chart in group.charts],
         "words": {"meters": METER_WORDS, "free": FREE_WORDS},
     }

@@ -1,61 +1,27 @@
 // One job, live: charts, state, cost, events, videos.
-import { $, $$, pageData, setText } from "./dom.js";
+import { $, pageData, setText } from "./dom.js";
 import { showEpisodes } from "./episodes.js";
 import { Gallery } from "./gallery.js";
 import { showCost } from "./job-bill.js";
-import { countText, figure } from "./job-charts.js";
+import { Charts } from "./job-board.js";
 import { STATE_WORDS, addEvent } from "./job-events.js";
 import { Made } from "./made.js";
-import { Board, theme } from "./plots.js";
-import { SeriesStore } from "./series.js";
 import { JobStream, showState } from "./stream.js";
 import { duration, serverClock } from "./times.js";
 
 const TERMINAL = new Set(["succeeded", "failed", "cancelled"]);
-const POINTS = 1500;
-const REFETCH_AT = 6000; // drawn points of the longest curve; beyond it the server decimates again
 
 const page = pageData("live");
 const now = serverClock(page.now);
-const store = new SeriesStore();
-const board = new Board();
-const view = { weight: 0.6, log: false, x: "" };
+const charts = new Charts(pageData("charts"), $("[data-charts]"));
 let job = { state: page.state, step: 0, total_steps: 0, started_at: page.startedAt, finished_at: page.finishedAt };
 let told = page.seq; // events up to here are on the page already
 
-function counts() {
-  for (const chart of page.charts) {
-    const text = countText(chart, store);
-    if (text) setText(`[data-count="${chart.id}"]`, text);
-  }
-}
-
-async function history() {
-  const answer = await fetch(`/api/v1/jobs/${page.id}/metrics?max_points=${POINTS}`, { headers: { Accept: "application/json" } });
-  if (!answer.ok) throw new Error(`metrics: ${answer.status}`);
-  const loaded = await answer.json();
-  store.load(loaded);
-  return loaded.seq;
-}
-
-// What comes while the server reads is kept and told again: the answer may be older than it.
-async function refetch() {
-  if (late) return;
-  late = [];
-  try {
-    stream.cursor = Math.max(stream.cursor, await history());
-    for (const row of late) store.add(row);
-  } catch { /* the curves stay as they are; the next rows ask again */ } finally { late = null; }
-}
-
 const isFilm = (event) => event.type === "artifact" && event.data.kind === "video"; // shown in the gallery
-let late = null; // metric rows that came while the curves are read anew
 let seen = 0; // metric rows up to here are in the store
 
 function onRows(frame) {
-  const rows = frame.metrics.filter((row) => row.seq > seen);
-  for (const row of rows) store.add(row);
-  late?.push(...rows);
+  charts.add(frame.metrics.filter((row) => row.seq > seen));
   const news = frame.events.filter((event) => event.seq > told);
   for (const event of news) if (!isFilm(event)) addEvent(event);
   if (news.some(isFilm)) gallery?.refresh();
@@ -65,9 +31,6 @@ function onRows(frame) {
   const before = job.state;
   job = { ...job, ...frame.job };
   showJob();
-  counts();
-  board.redraw();
-  if (store.longest > REFETCH_AT) refetch();
   // A state the page draws differently (cancel button, download) comes from the server once, at the end.
   if (!TERMINAL.has(before) && TERMINAL.has(job.state)) { stream.end(); setTimeout(() => location.reload(), 1500); }
 }
@@ -104,25 +67,16 @@ const gallery = videos ? new Gallery(videos) : null;
 const made = new Made($("[data-made]"));
 if (episodes) showEpisodes(episodes);
 
-for (const element of $$("[data-chart]")) {
-  const chart = page.charts.find((c) => c.id === element.dataset.chart);
-  board.add(element, () => figure(chart, { element, store, view, id: page.id, unit: page.unit, theme }));
-}
-$("[data-smooth]").addEventListener("input", (event) => { view.weight = Number(event.target.value); event.target.nextElementSibling.value = view.weight.toFixed(2); board.now(); });
-$("[data-log]").addEventListener("change", (event) => { view.log = event.target.checked; board.now(); });
-$("[data-x]")?.addEventListener("change", (event) => { view.x = event.target.value; board.now(); });
 setInterval(showClock, 1000);
 
 async function start() {
   try {
-    seen = await history();
+    seen = await charts.history();
   } catch {
     showState(badge, "reconnecting", 2000);
     setTimeout(start, 2000);
     return;
   }
-  counts();
-  board.now();
   stream.cursor = Math.min(seen, told);
   if (TERMINAL.has(page.state)) stream.end();
   else stream.open();
