@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from frontend.views.job import EVENTS_SHOWN
+from frontend.views.job.page import EVENTS_SHOWN
 from gpu_runtime.protocol.messages import LogWritten, WorkloadState
 from jobs.services.dataset_import import import_run
 from tests.support.dataset_imports import import_of, recorded

@@ -4,9 +4,9 @@ from typing import Any
 from uuid import UUID
 
 from django.http import HttpResponse
-from django.shortcuts import redirect, render
+from django.shortcuts import render
 from django.utils import timezone
-from django.views.decorators.http import require_POST, require_safe
+from django.views.decorators.http import require_safe
 
 from frontend.evaluations import Report, ReportUnreadable, read_report
 from frontend.facts import job_facts, subject_of
@@ -22,11 +22,8 @@ from jobs.selectors.line import queue_places
 from jobs.selectors.runtime import runtime_report
 from jobs.selectors.shares import compute_share
 from jobs.selectors.stream import latest_events
-from jobs.services.cancel import job_cancel
-from jobs.services.import_retry import import_retry
 from jobs.states import TERMINAL, JobState
 from tenants.billing.usage.selectors import job_cost
-from tenants.errors import ApplicationError
 from tenants.permissions import Permission
 from tenants.requests import PageRequest
 
@@ -52,32 +49,8 @@ def job_page(request: PageRequest, job_id: UUID) -> HttpResponse:
         "live": _live_data(job),
     }
     return render(
-        request, "console/job.html", context | charts_context(request, job) | _origin_and_results(request, job)
+        request, "console/job/page.html", context | charts_context(request, job) | _origin_and_results(request, job)
     )
-
-
-@require_POST
-@page(Permission.JOBS_WRITE)
-def job_cancel_page(request: PageRequest, job_id: UUID) -> HttpResponse:
-    """Ask the job to stop, then show it: a job that has just ended is shown as it ended."""
-    try:
-        job_cancel(tenant=request.tenant, job_id=job_id, by=request.actor)
-    except ApplicationError as error:
-        if error.status != 409:
-            raise
-    return redirect("frontend:job", job_id=job_id)
-
-
-@require_POST
-@page(Permission.DATASETS_WRITE)
-def job_import_page(request: PageRequest, job_id: UUID) -> HttpResponse:
-    """Have the job's recording taken in again, then show the job."""
-    try:
-        import_retry(tenant=request.tenant, job_id=job_id, by=request.actor)
-    except ApplicationError as error:
-        if error.status != 409:
-            raise
-    return redirect("frontend:job", job_id=job_id)
 
 
 def _origin_and_results(request: PageRequest, job: Job) -> dict[str, Any]:
