@@ -62,6 +62,7 @@ PAGES: dict[str, str] = {
     "POST /jobs/<uuid:job_id>/import/": "302 302 302 403 403 404",
     "GET /jobs/<uuid:job_id>/made/": "302 200 200 200 200 404",
     "GET /jobs/<uuid:job_id>/videos/": "302 200 200 200 200 404",
+    "GET /usage/": "302 200 200 200 200 200",
     "GET /billing/invoices/": "302 200 200 200 200 200",
     "GET /billing/invoices/<uuid:invoice_id>/": "302 200 200 200 200 404",
     "GET /runtime/": "302 200 200 200 403 200",
