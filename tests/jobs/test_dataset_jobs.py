@@ -20,10 +20,10 @@ def more_jobs(job: Job, count: int) -> list[Job]:
     """Copies of a job, of the same dataset version."""
     with platform_scope():
         copies = []
-        for _ in range(count):
+        for number in range(count):
             copy = Job.objects.get(pk=job.pk)
             copy.pk, copy._state.adding = None, True
-            copy.id = Job._meta.pk.get_default()
+            copy.id, copy.number = Job._meta.pk.get_default(), 1000 + number
             copy.save()
             copies.append(copy)
         return copies
