@@ -5,7 +5,7 @@ from uuid import UUID
 from django.db.models import Prefetch, QuerySet, Sum
 
 from tenants.access import access_row, not_found
-from tenants.datasets.models import Dataset, DatasetVersion, Upload, VersionState
+from tenants.datasets.models import Dataset, DatasetVersion, Upload, UploadState, VersionState
 from tenants.models import Tenant
 from tenants.quotas.storage import Stored
 from tenants.scope import tenant_scope
@@ -47,6 +47,11 @@ def upload_list(tenant: Tenant) -> QuerySet[Upload]:
     """Chunked uploads, newest first; ended ones stay as history."""
     with tenant_scope(tenant):
         return Upload.objects.order_by("-created_at", "-pk")
+
+
+def uploads_under_way(tenant: Tenant) -> QuerySet[Upload]:
+    """Chunked uploads that wait for their next byte, newest first."""
+    return upload_list(tenant).filter(state=UploadState.RECEIVING).select_related("created_by")
 
 
 def upload_get(tenant: Tenant, upload_id: UUID) -> Upload:
