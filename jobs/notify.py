@@ -19,8 +19,13 @@ def job_group(tenant_id: UUID, job_id: UUID) -> str:
     return f"job.{tenant_id}.{job_id}"
 
 
+def tenant_group(tenant_id: UUID) -> str:
+    """The group of a tenant's pages: something of one of its jobs is new."""
+    return f"tenant.{tenant_id}"
+
+
 def wake(newest: Mapping[tuple[UUID, UUID], int]) -> bool:
-    """Tell listeners of ``(tenant id, job id) -> newest seq``, one message per job. False if the layer failed.
+    """Tell listeners of ``(tenant id, job id) -> newest seq``, and those of the tenants. False if the layer failed.
 
     Call after the commit. Nothing depends on delivery: consumers also poll.
     """
@@ -41,3 +46,5 @@ async def _send(newest: Mapping[tuple[UUID, UUID], int]) -> None:
     async with asyncio.timeout(_TIMEOUT_S):
         for (tenant_id, job_id), seq in newest.items():
             await layer.group_send(job_group(tenant_id, job_id), {"type": WAKE_TYPE, "seq": seq})
+        for tenant_id in {tenant_id for tenant_id, _ in newest}:
+            await layer.group_send(tenant_group(tenant_id), {"type": WAKE_TYPE})

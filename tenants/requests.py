@@ -6,6 +6,8 @@ from django.http import HttpRequest
 from rest_framework.request import Request
 
 if TYPE_CHECKING:
+    from django_htmx.middleware import HtmxDetails
+
     from tenants.identity import Actor
     from tenants.models import Tenant, User
 
@@ -26,3 +28,5 @@ class PageRequest(HttpRequest):
     tenant: "Tenant"
     user: "User"
     request_id: str
+    htmx: "HtmxDetails"
+    live_cursor: str  # of a whole page: what it shows is not older than that

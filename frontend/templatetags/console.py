@@ -5,6 +5,8 @@ from decimal import Decimal
 from typing import Any
 
 from django import template
+from django.utils import timezone
+from django.utils.html import format_html
 
 from frontend.episodes import outcome_tone, outcome_word
 from frontend.evaluations import Rate
@@ -50,6 +52,21 @@ ARTIFACT_WORDS = {
 }
 
 
+RUN_SLOTS = 10
+
+
+@register.filter
+def run_slot(number: int) -> int:
+    """A job's run colour, ``1`` to ``10``: given in order and kept, so that it is the same in every picture."""
+    return (number - 1) % RUN_SLOTS + 1
+
+
+@register.filter
+def handle(number: int) -> str:
+    """``J-12``: how people name a job of their lab."""
+    return f"J-{number}"
+
+
 @register.filter
 def money(cost: Cost | CostLine) -> str:
     """``€0.42``, ``JPY 42``; amounts under one cent keep two significant digits, so that small is not free."""
@@ -58,6 +75,15 @@ def money(cost: Cost | CostLine) -> str:
     if 0 < amount < minor_unit(cost.currency):
         return f"{symbol}{amount:.2g}" if amount >= Decimal("0.0001") else f"< {symbol}0.0001"
     return f"{symbol}{rounded(amount, cost.currency):,}"
+
+
+@register.filter
+def money_whole(amount: Decimal, currency: str) -> str:
+    """``€900``: an amount that somebody chose; with cents only if it has some."""
+    symbol = SYMBOLS.get(currency, f"{currency}{_NBSP}")
+    return (
+        f"{symbol}{amount:,.0f}" if amount == amount.to_integral_value() else f"{symbol}{rounded(amount, currency):,}"
+    )
 
 
 @register.filter
@@ -130,6 +156,13 @@ def duration(begin: datetime | None, end: datetime | None) -> str:
     if begin is None or end is None:
         return "–"
     return _duration(max(end - begin, timedelta(0)))
+
+
+@register.simple_tag
+def age(moment: datetime) -> str:
+    """``2 s ago``, by the server's clock; a script lets it grow."""
+    span = max(timezone.now() - moment, timedelta(0))
+    return format_html('<span data-age="{}">{}</span> ago', int(span.total_seconds()), _duration(span))
 
 
 def _duration(span: timedelta) -> str:

@@ -59,6 +59,8 @@ PAGES: dict[str, str] = {
     "GET /jobs/": "302 200 200 200 200 200",
     "GET /jobs/compare/": "302 200 200 200 200 200",
     "GET /jobs/compare/csv/": "302 200 200 200 200 200",
+    "POST /jobs/act/": "302 422 422 403 403 422",
+    "GET /jobs/csv/": "302 200 200 200 200 200",
     "GET /jobs/<uuid:job_id>/": "302 200 200 200 200 404",
     "POST /jobs/<uuid:job_id>/cancel/": "302 302 302 403 403 404",
     "GET /jobs/<uuid:job_id>/episodes/": "302 200 200 200 200 404",

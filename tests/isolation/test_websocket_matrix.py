@@ -25,6 +25,7 @@ KEYS = ("live key", "wrong-scope key", "expired key")
 
 # Columns: as PEOPLE; anonymous visitors and whoever brings only an API key are closed everywhere.
 SOCKETS = {
+    "/ws/live": (OPEN,) * 5,  # of one's own tenant
     "/ws/jobs/<uuid:job_id>": (OPEN, OPEN, OPEN, OPEN, CLOSED),
     "/^.*$": (REFUSED,) * 5,
 }

@@ -6,7 +6,7 @@ import pytest
 from django.contrib.sessions.models import Session
 from django.test import Client
 
-from control_plane.live import consumers
+from control_plane.live.consumers import JobStream
 from tenants.access_changes import access_changed
 from tenants.models import Membership
 from tenants.scope import platform_scope
@@ -20,8 +20,8 @@ pytestmark = pytest.mark.django_db(transaction=True)
 
 
 async def test_a_member_who_is_removed_is_cut_off(alice: Person, bob: Person, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(consumers, "RECHECK_S", 0.0)
-    monkeypatch.setattr(consumers, "POLL_S", 0.4)
+    monkeypatch.setattr(JobStream, "recheck_s", 0.0)
+    monkeypatch.setattr(JobStream, "poll_s", 0.4)
     job = await run(make_job)(alice)
 
     def remove() -> None:
@@ -45,7 +45,7 @@ async def test_a_change_of_access_cuts_the_socket_at_once(
     alice: Person, bob: Person, monkeypatch: pytest.MonkeyPatch, act: str
 ) -> None:
     """No re-check is due for a minute: only the message can have cut it."""
-    monkeypatch.setattr(consumers, "POLL_S", 30.0)
+    monkeypatch.setattr(JobStream, "poll_s", 30.0)
     job = await run(make_job)(alice)
 
     def end_access() -> None:

@@ -11,7 +11,8 @@ from asgiref.sync import sync_to_async
 from channels.testing import WebsocketCommunicator
 
 from control_plane.asgi import application
-from control_plane.live import consumers, wakes
+from control_plane.live import wakes
+from control_plane.live.consumers import JobStream
 from gpu_runtime.protocol.messages import LogWritten, MetricsRecorded, WorkloadState
 from jobs import notify
 from jobs.models import Job
@@ -112,8 +113,8 @@ async def test_a_reader_that_catches_up_gets_the_bill_with_the_last_page(
 async def test_a_bill_that_was_not_due_follows_though_no_row_does(
     alice: Person, runtime: InMemoryRuntime, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(consumers, "BILL_EVERY_S", 0.5)
-    monkeypatch.setattr(consumers, "POLL_S", 0.5)
+    monkeypatch.setattr(JobStream, "bill_every_s", 0.5)
+    monkeypatch.setattr(JobStream, "poll_s", 0.5)
     job, key = await run(start_job)(alice, runtime)
     async with reader(alice, job.pk) as socket:
         await socket.connect(timeout=WAIT_S)
@@ -151,7 +152,7 @@ async def test_reconnecting_after_any_frame_leaves_no_gap_and_repeats_nothing(
 async def test_a_lost_wake_costs_only_a_poll(
     alice: Person, runtime: InMemoryRuntime, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(consumers, "POLL_S", 0.4)
+    monkeypatch.setattr(JobStream, "poll_s", 0.4)
     monkeypatch.setattr(notify, "wake", lambda newest: False)
     job, key = await run(start_job)(alice, runtime)
     async with reader(alice, job.pk) as socket:
@@ -172,7 +173,7 @@ async def test_a_channel_layer_that_is_down_costs_only_a_poll(
 
             return refuse
 
-    monkeypatch.setattr(consumers, "POLL_S", 0.4)
+    monkeypatch.setattr(JobStream, "poll_s", 0.4)
     monkeypatch.setattr(notify, "get_channel_layer", Broken)
     monkeypatch.setattr(wakes, "get_channel_layer", Broken)
     job, key = await run(start_job)(alice, runtime)
@@ -225,8 +226,8 @@ async def test_an_account_that_was_closed_opens_nothing(alice: Person) -> None:
 
 
 async def test_an_idle_stream_is_pinged(alice: Person, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(consumers, "PING_S", 0.0)
-    monkeypatch.setattr(consumers, "POLL_S", 0.4)
+    monkeypatch.setattr(JobStream, "ping_s", 0.0)
+    monkeypatch.setattr(JobStream, "poll_s", 0.4)
     job = await run(make_job)(alice)
     async with reader(alice, job.pk) as socket:
         await socket.connect(timeout=WAIT_S)

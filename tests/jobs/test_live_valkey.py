@@ -10,7 +10,8 @@ from typing import Any
 import pytest
 from asgiref.sync import sync_to_async
 
-from control_plane.live import consumers, wakes
+from control_plane.live import wakes
+from control_plane.live.consumers import JobStream
 from control_plane.supervisor.stack import valkey_binary
 from tests.jobs.test_live_stream import WAIT_S, reader, rows_until, run, write_rows
 from tests.support.jobs import start_job
@@ -60,7 +61,7 @@ def valkey(tmp_path_factory: pytest.TempPathFactory, settings: Any) -> Iterator[
 async def test_a_wake_brings_rows_long_before_the_next_poll(
     alice: Person, runtime: InMemoryRuntime, valkey: Valkey, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(consumers, "POLL_S", 60.0)
+    monkeypatch.setattr(JobStream, "poll_s", 60.0)
     await valkey.ready()
     job, key = await run(start_job)(alice, runtime)
     async with reader(alice, job.pk) as socket:
@@ -80,7 +81,7 @@ def losses(frames: list[dict[str, Any]]) -> list[int]:
 async def test_killing_valkey_loses_no_row_and_wakes_come_back_with_it(
     alice: Person, runtime: InMemoryRuntime, valkey: Valkey, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(consumers, "POLL_S", 0.5)
+    monkeypatch.setattr(JobStream, "poll_s", 0.5)
     monkeypatch.setattr(wakes, "RETRY_S", 0.2)
     await valkey.ready()
     job, key = await run(start_job)(alice, runtime)

@@ -14,6 +14,21 @@ export function showTimes(root) {
   }
 }
 
+// `data-age`: seconds since something when the part was written; goes on by the browser's monotonic timer.
+const written = new WeakMap();
+
+export function tickAges() {
+  const tick = () => {
+    for (const element of $$("[data-age]")) {
+      const begun = written.get(element) ?? performance.now();
+      written.set(element, begun);
+      element.textContent = duration(Number(element.dataset.age) * 1000 + performance.now() - begun);
+    }
+  };
+  tick();
+  setInterval(() => { if (!document.hidden) tick(); }, 1000);
+}
+
 // "clock": to the second; "short": the time if it was today, else the day.
 function text(moment, form) {
   if (form === "clock") return CLOCK.format(moment);

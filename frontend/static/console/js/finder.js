@@ -1,0 +1,23 @@
+// The search field of the top bar: results below it while it has the focus; arrow keys go through them.
+import { $, $$ } from "./dom.js";
+
+export function watchFinder() {
+  const form = $("[data-finder]");
+  if (!form) return;
+  const field = $("[data-find]", form), found = $("#found", form);
+  const show = (open) => { found.hidden = !open || !field.value.trim(); };
+  const links = () => $$("a", found);
+
+  found.addEventListener("htmx:afterSwap", () => show(form.contains(document.activeElement)));
+  field.addEventListener("input", () => { if (!field.value.trim()) show(false); });
+  field.addEventListener("focus", () => show(found.childElementCount > 0));
+  form.addEventListener("focusout", () => setTimeout(() => { if (!form.contains(document.activeElement)) show(false); }));
+  form.addEventListener("keydown", (event) => {
+    const own = links(), at = own.indexOf(document.activeElement);
+    if (event.key === "Escape") { show(false); if (at >= 0) field.focus(); else field.blur(); event.preventDefault(); }
+    const by = { ArrowDown: 1, ArrowUp: -1 }[event.key];
+    if (!by || found.hidden || !own.length) return;
+    event.preventDefault();
+    (at + by < 0 ? field : own[Math.min(own.length - 1, at + by)]).focus();
+  });
+}
