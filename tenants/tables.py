@@ -31,7 +31,7 @@ def wants_csv(request: TenantRequest) -> bool:
 
 def csv_answer(columns: Sequence[str], rows: Iterable[Sequence[Any]], *, name: str) -> StreamingHttpResponse:
     """``rows`` may be a generator of any length; it is read in the server's thread for database work."""
-    response = StreamingHttpResponse(_in_chunks(_lines(columns, rows)), content_type=f"{MEDIA_TYPE}; charset=utf-8")
+    response = StreamingHttpResponse(in_chunks(_lines(columns, rows)), content_type=f"{MEDIA_TYPE}; charset=utf-8")
     response["Content-Disposition"] = content_disposition_header(True, f"{name}.csv")
     response["X-Content-Type-Options"] = "nosniff"
     return response
@@ -56,7 +56,8 @@ def harmless(cell: Any) -> Any:
     return f"'{cell}" if isinstance(cell, str) and cell.startswith(_FORMULA_STARTS) else cell
 
 
-async def _in_chunks(lines: Iterator[str]) -> AsyncIterator[bytes]:
+async def in_chunks(lines: Iterator[str]) -> AsyncIterator[bytes]:
+    """Texts as the bytes of a streamed answer; each is made in the server's thread for database work."""
     read = sync_to_async(_next, thread_sensitive=True)
     while (text := await read(lines)) is not None:
         yield text.encode()

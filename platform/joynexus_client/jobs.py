@@ -14,6 +14,8 @@ from joynexus_client.answers import (
     EventPage,
     Job,
     JobKind,
+    LogLevel,
+    LogPage,
     MetricsPage,
     PolicyVersion,
 )
@@ -68,6 +70,14 @@ class Jobs:
     def cancel(self, job_id: str) -> Job:
         """Ask a job to stop. Raises Conflict if it has already succeeded or failed."""
         job: Job = self._transport.post(f"/api/v1/jobs/{job_id}/cancel")
+        return job
+
+    def retry(self, job_id: str, *, idempotency_key: str | None = None) -> Job:
+        """Submit the specification of a job that has ended once more; the new job is `cloned_from` the old one.
+
+        Raises Conflict while the old one lives, and whatever `submit` does.
+        """
+        job: Job = self._transport.post(f"/api/v1/jobs/{job_id}/retry", idempotency_key=idempotency_key)
         return job
 
     def events(self, job_id: str, *, after: int = 0, wait_s: float = 0.0, limit: int = 500) -> EventPage:
@@ -166,6 +176,27 @@ class Jobs:
         """Save every metric point as a table; nothing is decimated."""
         names = ",".join(series) or None
         return self._transport.save(f"/api/v1/jobs/{job_id}/metrics", Path(to), accept="text/csv", series=names)
+
+    def logs(
+        self,
+        job_id: str,
+        *,
+        after: int | None = None,
+        before: int | None = None,
+        limit: int = 500,
+        q: str | None = None,
+        level: LogLevel | None = None,
+        attempt: int | None = None,
+    ) -> LogPage:
+        """Lines of the log in order: the first after a number, the last before one, else the newest."""
+        page: LogPage = self._transport.get(
+            f"/api/v1/jobs/{job_id}/logs", after=after, before=before, limit=limit, q=q, level=level, attempt=attempt
+        )
+        return page
+
+    def log_text(self, job_id: str, to: Path | str) -> Path:
+        """Save the whole log as text, a line each."""
+        return self._transport.save(f"/api/v1/jobs/{job_id}/logs", Path(to), accept="text/plain")
 
     def policy_versions(self, job_id: str) -> tuple[PolicyVersion, ...]:
         """Durable policy versions, newest first."""

@@ -5,9 +5,10 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
+from jobs.services.cancel import job_cancel
 from tests.support.everybody import rows_of
 from tests.support.factories import DatasetFactory, DatasetVersionFactory, UserFactory
-from tests.support.jobs import make_spec, make_version
+from tests.support.jobs import make_job, make_spec, make_version
 from tests.support.story import Story
 from tests.support.webhooks import URL
 
@@ -45,6 +46,10 @@ def _job(act: Act, story: Story) -> None:
     act.body = make_spec(make_version(story.alice))
 
 
+def _bulk(act: Act, story: Story) -> None:
+    act.body = {"jobs": [act.ids["job_id"]], "action": "cancel"}
+
+
 def _member(act: Act, story: Story) -> None:
     act.body = {"email": UserFactory().email, "role": "viewer"}
 
@@ -72,8 +77,16 @@ def _whole_upload(act: Act, story: Story) -> None:
     act.ids["upload_id"] = path.rpartition("/")[2]
 
 
+def _ended_job(act: Act, story: Story) -> None:
+    job = make_job(story.alice)
+    job_cancel(tenant=story.alice.tenant, job_id=job.pk, by=story.alice.actor)
+    act.ids["job_id"] = str(job.pk)
+
+
 PREPARED: dict[str, Callable[[Act, Story], None]] = {
     "POST /api/v1/jobs": _job,
+    "POST /api/v1/jobs/bulk": _bulk,
+    "POST /api/v1/jobs/<uuid:job_id>/retry": _ended_job,
     "POST /api/v1/members": _member,
     "DELETE /api/v1/projects/<uuid:project_id>/quotas/<slug:resource>": _quota,
     "DELETE /api/v1/datasets/<uuid:dataset_id>": _dataset,
@@ -105,6 +118,7 @@ BODIES: dict[str, Any] = {
     "POST /api/v1/webhooks/<uuid:webhook_id>/rotate-secret": None,
     "POST /api/v1/webhooks/<uuid:webhook_id>/test": None,
     "POST /api/v1/webhook-deliveries/<uuid:delivery_id>/redeliver": None,
+    "PATCH /api/v1/jobs/<uuid:job_id>": {"note": "Better than the last one."},
     "POST /api/v1/jobs/<uuid:job_id>/cancel": None,
     "PATCH /api/v1/artifacts/<uuid:artifact_id>": {"keep_days": 3},
     "DELETE /api/v1/artifacts/<uuid:artifact_id>": None,

@@ -22,6 +22,29 @@ class EventPage(TypedDict):
     state: str
 
 
+LogLevel = Literal["info", "warning", "error"]
+
+
+class LogLine(TypedDict):
+    """``level`` is ``state`` where the job changed its state, which is then in ``state``."""
+
+    seq: int
+    attempt: int
+    level: str
+    state: str
+    message: str
+    occurred_at: str
+
+
+class LogPage(TypedDict):
+    """Lines in order; ask again with ``after=seq``, or with ``before`` the first one's number."""
+
+    lines: list[LogLine]
+    seq: int
+    older: bool
+    newer: bool
+
+
 class Series(TypedDict):
     """One curve of one attempt by columns: ``shown`` buckets of ``total`` points."""
 
