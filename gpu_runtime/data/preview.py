@@ -18,17 +18,24 @@ JPEG_QUALITY = 85
 VALUES_MAX = 400_000  # numbers in one answer: a dataset of many dimensions gets fewer buckets
 
 
-def episodes_page(dataset: LeRobotDataset, *, first: int, count: int) -> list[dict[str, Any]]:
-    """Index, length in frames and instruction of ``count`` episodes from position ``first`` on."""
-    shown = dataset.episodes[first : first + count]
-    return [{"index": episode.index, "length": episode.length, "task": episode.task} for episode in shown]
+def episodes_page(dataset: LeRobotDataset, *, first: int, count: int, task: str | None = None) -> dict[str, Any]:
+    """``episodes``: index, length in frames and instruction of ``count`` from position ``first`` on, of ``total``.
+
+    Only those of one instruction, if ``task`` is given.
+    """
+    found = [episode for episode in dataset.episodes if task is None or episode.task == task]
+    shown = [
+        {"index": episode.index, "length": episode.length, "task": episode.task}
+        for episode in found[first : first + count]
+    ]
+    return {"total": len(found), "episodes": shown}
 
 
 def episode_series(dataset: LeRobotDataset, index: int, *, points_max: int) -> dict[str, Any]:
     """State and action of one episode: of each dimension the least and greatest value in a bucket of frames.
 
     There are at most ``points_max`` buckets; ``frames`` holds each one's first frame. Where a bucket has no finite
-    number, its values are None. Raises DatasetError.
+    number, its values are None. ``fps`` is the recording's. Raises DatasetError.
     """
     part, position = _part_with(dataset, index)
     rows, schema = part.rows(position), part.schema
@@ -43,6 +50,7 @@ def episode_series(dataset: LeRobotDataset, index: int, *, points_max: int) -> d
         "index": index,
         "length": length,
         "task": part.episodes[position].task,
+        "fps": part.info.fps,
         "frames": starts.tolist(),
         "state": state,
         "action": _curves(schema.action, part.actions_NA()[rows], starts),

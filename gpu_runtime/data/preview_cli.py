@@ -1,4 +1,6 @@
-"""``python -m gpu_runtime preview PATH WHAT``: episodes, an episode's curves (JSON) or a frame (JPEG) on stdout.
+"""``python -m gpu_runtime preview PATH WHAT``: episodes, curves, distributions (JSON) or a frame (JPEG) on stdout.
+
+The video of an episode goes into a file instead.
 
 It reads foreign bytes within limits of memory and CPU time. Exit status 3: what was asked for is not there or cannot
 be read, and stdout is a Defect as JSON; 4: more memory is needed than allowed.
@@ -36,6 +38,8 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _answer(options: argparse.Namespace) -> bytes:
+    from gpu_runtime.data.distribution import distribution
+    from gpu_runtime.data.episode_video import write_episode_video
     from gpu_runtime.data.lerobot import LeRobotDataset
     from gpu_runtime.data.preview import episode_series, episodes_page, frame_jpeg
 
@@ -43,11 +47,17 @@ def _answer(options: argparse.Namespace) -> bytes:
     dataset = LeRobotDataset.open(options.path, declared)
     match options.what:
         case "episodes":
-            page = episodes_page(dataset, first=options.first, count=options.count)
+            page = episodes_page(dataset, first=options.first, count=options.count, task=options.task)
             return json.dumps(page, allow_nan=False).encode()
         case "episode":
             series = episode_series(dataset, options.episode, points_max=options.points)
             return json.dumps(series, allow_nan=False).encode()
+        case "distribution":
+            return json.dumps(distribution(dataset), allow_nan=False).encode()
+        case "video":
+            index, camera, to = options.episode, options.camera, options.to
+            write_episode_video(dataset, index, camera=camera, to=to, max_bytes=options.max_bytes)
+            return b""
         case _:
             return frame_jpeg(dataset, options.episode, camera=options.camera, frame=options.frame)
 
@@ -62,6 +72,8 @@ def _parser() -> argparse.ArgumentParser:
     episodes = kinds.add_parser("episodes", help="index, length and instruction")
     episodes.add_argument("--first", type=int, default=0, help="position of the first one shown")
     episodes.add_argument("--count", type=positive, default=100)
+    episodes.add_argument("--task", help="only those of this instruction")
+    kinds.add_parser("distribution", help="histograms of state, action and episode length")
     episode = kinds.add_parser("episode", help="curves of state and action")
     episode.add_argument("episode", type=int)
     episode.add_argument("--points", type=positive, default=500, help="buckets of a curve at most")
@@ -69,4 +81,9 @@ def _parser() -> argparse.ArgumentParser:
     frame.add_argument("episode", type=int)
     frame.add_argument("camera")
     frame.add_argument("frame", type=int)
+    video = kinds.add_parser("video", help="an episode of one camera, as browsers play it")
+    video.add_argument("--to", type=Path, required=True, help="the MP4 to write")
+    video.add_argument("--max-bytes", type=positive, default=2**26)
+    video.add_argument("episode", type=int)
+    video.add_argument("camera")
     return parser

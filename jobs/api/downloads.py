@@ -9,11 +9,11 @@ from django.http.response import HttpResponseBase
 from django.utils.http import content_disposition_header
 from django.utils.text import get_valid_filename
 
-from jobs.api.ranges import ByteRange, Unsatisfiable, parse_range
 from jobs.files import MEDIA_SUFFIXES, file_open, media_type_of, require_kept
 from jobs.models import Artifact
 from jobs.runtime_client import ArtifactStream
 from tenants.errors import ApplicationError
+from tenants.ranges import ByteRange, Unsatisfiable, parse_range
 
 SHOWN_IN_PLACE = frozenset({"video/mp4", "application/json"})
 

@@ -2,7 +2,7 @@
 
 from django.urls import path
 
-from tenants.datasets import api, preview_api, upload_api
+from tenants.datasets import api, preview_api, spread_api, upload_api
 
 _VERSION = "dataset-versions/<uuid:version_id>"
 
@@ -15,6 +15,8 @@ urlpatterns = [
     path(f"{_VERSION}/preview", preview_api.PreviewApi.as_view()),
     path(f"{_VERSION}/episodes/<int:episode>", preview_api.EpisodeApi.as_view()),
     path(f"{_VERSION}/episodes/<int:episode>/frames/<str:camera>", preview_api.FrameApi.as_view()),
+    path(f"{_VERSION}/episodes/<int:episode>/videos/<str:camera>", spread_api.VideoApi.as_view()),
+    path(f"{_VERSION}/distribution", spread_api.DistributionApi.as_view()),
     path("uploads", upload_api.UploadListApi.as_view()),
     path("uploads/<uuid:upload_id>", upload_api.UploadApi.as_view()),
     path("uploads/<uuid:upload_id>/complete", upload_api.UploadCompleteApi.as_view()),

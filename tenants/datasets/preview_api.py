@@ -17,18 +17,19 @@ from tenants.datasets import preview, selectors
 from tenants.datasets.lineage import lineage_of
 from tenants.datasets.models import DatasetVersion
 from tenants.datasets.outputs import SummaryField
+from tenants.datasets.spread_api import IMMUTABLE
 from tenants.listing import refuse_query
 from tenants.permissions import Permission
 from tenants.requests import TenantRequest
 
 _PAGES_MAX = 2**31
-_IMMUTABLE = {"Cache-Control": "private, max-age=86400, immutable"}  # a sealed version never changes
 
 
 class PreviewQuery(Message):
-    """Which hundred episodes."""
+    """Which hundred episodes, of every instruction or of one."""
 
     page: Annotated[int, Field(ge=1, le=_PAGES_MAX)] = 1
+    task: Annotated[str | None, Field(max_length=10_000)] = None
 
 
 class EpisodeQuery(Message):
@@ -58,6 +59,7 @@ class PreviewOutput(serializers.Serializer[Any]):
     schema_signature = serializers.CharField()
     statistics_hash = serializers.CharField()
     summary = SummaryField()
+    total = serializers.IntegerField(help_text="Episodes, of the instruction asked for.")
     page = serializers.IntegerField()
     pages = serializers.IntegerField()
     episodes = EpisodeOutput(many=True)
@@ -74,6 +76,7 @@ class CurveOutput(serializers.Serializer[Any]):
 class EpisodeSeriesOutput(EpisodeOutput):
     """Curves of one episode."""
 
+    fps = serializers.FloatField(help_text="Of the recording, and of its video.")
     frames = serializers.ListField(child=serializers.IntegerField(), help_text="First frame of each bucket.")
     state = CurveOutput(many=True, allow_null=True)
     action = CurveOutput(many=True)
@@ -105,7 +108,10 @@ class PreviewApi(APIView):
 
     @extend_schema(
         operation_id="dataset_versions_preview",
-        parameters=[OpenApiParameter("page", int, description="Hundred episodes each, from 1.")],
+        parameters=[
+            OpenApiParameter("page", int, description="Hundred episodes each, from 1."),
+            OpenApiParameter("task", str, description="Only episodes of this instruction."),
+        ],
         responses=PreviewOutput,
     )
     def get(self, request: TenantRequest, version_id: UUID) -> Response:
@@ -113,15 +119,15 @@ class PreviewApi(APIView):
         query = parse_query(PreviewQuery, request.query_params)
         version = selectors.version_get(request.tenant, version_id)
         preview.require_ready(version)
-        summary = version.summary or {}
+        found = preview.episodes(version, query.page, query.task)
         answer = {
             "id": version.pk,
             "schema_signature": version.schema_signature,
             "statistics_hash": version.statistics_hash,
-            "summary": summary,
+            "summary": version.summary,
             "page": query.page,
-            "pages": -(-summary["episodes"] // preview.EPISODES_PER_PAGE),
-            "episodes": preview.episodes(version, query.page),
+            "pages": -(-found["total"] // preview.EPISODES_PER_PAGE),
+            **found,
         }
         return Response(PreviewOutput(answer).data)
 
@@ -141,7 +147,7 @@ class EpisodeApi(APIView):
         query = parse_query(EpisodeQuery, request.query_params)
         version = selectors.version_get(request.tenant, version_id)
         answer = preview.episode(version, episode, query.max_points)
-        return Response(EpisodeSeriesOutput(answer).data, headers=_IMMUTABLE)
+        return Response(EpisodeSeriesOutput(answer).data, headers=IMMUTABLE)
 
 
 class FrameApi(APIView):
@@ -159,7 +165,7 @@ class FrameApi(APIView):
         query = parse_query(FrameQuery, request.query_params)
         version = selectors.version_get(request.tenant, version_id)
         content = preview.frame(version, episode, camera, query.index)
-        return HttpResponse(content, content_type="image/jpeg", headers=_IMMUTABLE)
+        return HttpResponse(content, content_type="image/jpeg", headers=IMMUTABLE)
 
 
 class LineageApi(APIView):

@@ -5,15 +5,23 @@ written an eighth of it. Losing all of it costs only time.
 """
 
 import contextlib
+import fcntl
 import os
 import shutil
 import stat
 import tempfile
+import time
 import uuid
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import BinaryIO
 
 from django.conf import settings
+
+from tenants.datasets.preview_child import busy
+
+MAKER_WAIT_S = 100.0  # longer than any reader may take
+_LOOK_EVERY_S = 0.05
 
 
 class _Written:
@@ -52,9 +60,33 @@ def write(version_id: uuid.UUID, name: str, content: bytes) -> None:
         with tempfile.NamedTemporaryFile(dir=folder, prefix=".", delete=False) as draft:
             draft.write(content)
         Path(draft.name).replace(folder / name)
-    if _written.add(len(content)) >= settings.JOYNEXUS_PREVIEW_MAX_BYTES // 8:
-        _written.clear()
-        trim()
+    _count(len(content))
+
+
+def open_file(version_id: uuid.UUID, name: str, make: Callable[[Path], None]) -> BinaryIO:
+    """A kept file, open for reading; where there is none, ``make`` writes it to the place it is given.
+
+    One maker per file, of all threads and processes: others wait for what it makes. Nothing is kept of one that
+    raises. Raises ApplicationError 503 where that takes too long.
+    """
+    path = _folder(version_id) / name
+    kept = _opened(path)
+    if kept is not None:
+        return kept
+    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    with _only_maker(path.with_name(f".{name}.lock")):
+        kept = _opened(path)
+        if kept is not None:
+            return kept
+        draft = path.with_name(f".{uuid.uuid4().hex}")
+        try:
+            make(draft)
+            file = draft.open("rb")  # before it can be trimmed
+            draft.replace(path)
+        finally:
+            draft.unlink(missing_ok=True)
+    _count(os.fstat(file.fileno()).st_size)
+    return file
 
 
 def forget(version_id: uuid.UUID) -> None:
@@ -72,6 +104,38 @@ def trim(max_bytes: int | None = None) -> int:
             path.unlink(missing_ok=True)
             removed += 1
     return removed
+
+
+def _opened(path: Path) -> BinaryIO | None:
+    """Counts as used now."""
+    try:
+        file = path.open("rb")
+        os.utime(path)
+    except OSError:
+        return None
+    return file
+
+
+@contextlib.contextmanager
+def _only_maker(lock: Path) -> Iterator[None]:
+    """The lock ends with its process, whatever ends that."""
+    give_up_at_s = time.monotonic() + MAKER_WAIT_S
+    with lock.open("ab") as file:
+        while True:
+            try:
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                break
+            except BlockingIOError:
+                if time.monotonic() >= give_up_at_s:
+                    raise busy() from None
+                time.sleep(_LOOK_EVERY_S)
+        yield
+
+
+def _count(size_bytes: int) -> None:
+    if _written.add(size_bytes) >= settings.JOYNEXUS_PREVIEW_MAX_BYTES // 8:
+        _written.clear()
+        trim()
 
 
 def _files() -> Iterator[tuple[float, int, Path]]:

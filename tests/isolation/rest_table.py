@@ -52,6 +52,8 @@ REST: dict[str, str] = {
     "GET /api/v1/dataset-versions/<uuid:version_id>/preview": "409 409 409 403 404",
     "GET /api/v1/dataset-versions/<uuid:version_id>/episodes/<int:episode>": "409 409 409 403 404",
     "GET /api/v1/dataset-versions/<uuid:version_id>/episodes/<int:episode>/frames/<str:camera>": "409 409 409 403 404",
+    "GET /api/v1/dataset-versions/<uuid:version_id>/episodes/<int:episode>/videos/<str:camera>": "409 409 409 403 404",
+    "GET /api/v1/dataset-versions/<uuid:version_id>/distribution": "409 409 409 403 404",
     "GET /api/v1/uploads": "200 200 200 403 200",
     "POST /api/v1/uploads": "422 422 403 403 422",
     "GET /api/v1/uploads/<uuid:upload_id>": "200 200 200 403 404",

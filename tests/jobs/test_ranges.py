@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from jobs.api.ranges import ByteRange, Unsatisfiable, parse_range
+from tenants.ranges import ByteRange, Unsatisfiable, parse_range
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from PIL import Image
 
-from tenants.datasets import preview, preview_cache, storage
+from tenants.datasets import preview, preview_cache, preview_child, storage
 from tenants.datasets.models import DatasetVersion, VersionState
 from tests.support.factories import DatasetFactory, DatasetVersionFactory, make_summary
 from tests.support.lerobot_v21 import CAMERA, DATA, write_v21
@@ -82,7 +82,7 @@ def test_a_frame_is_a_jpeg_a_browser_may_keep(bob: Person, version: DatasetVersi
 def test_the_second_look_needs_no_reader_and_not_even_the_bytes(bob: Person, version: DatasetVersion, monkeypatch):
     paths = ("preview", "episodes/0", f"episodes/0/frames/{CAMERA}?index=3")
     first = [get(bob, version, path).content for path in paths]
-    monkeypatch.setattr(preview, "_read", lambda *_: pytest.fail("a reader was started"))
+    monkeypatch.setattr(preview, "read_version", lambda *_: pytest.fail("a reader was started"))
     assert [get(bob, version, path).content for path in paths] == first
 
 
@@ -149,14 +149,14 @@ def test_a_version_whose_bytes_are_gone_or_damaged_is_refused_and_not_kept(bob: 
 
 
 def test_a_reader_that_takes_too_long_is_ended(bob: Person, version: DatasetVersion, monkeypatch):
-    monkeypatch.setattr(preview, "WALL_LIMIT_S", 0.01)
+    monkeypatch.setattr(preview_child, "WALL_LIMIT_S", 0.01)
     answer = get(bob, version, "episodes/1")
     assert (answer.status_code, "longer than" in answer.json()["detail"]) == (409, True)
 
 
 def test_only_a_few_readers_run_at_once(bob: Person, version: DatasetVersion, monkeypatch):
-    monkeypatch.setattr(preview, "_PLACE_WAIT_S", 0.01)
-    with preview._place(), preview._place():
+    monkeypatch.setattr(preview_child, "_PLACE_WAIT_S", 0.01)
+    with preview_child._place(), preview_child._place():
         answer = get(bob, version, "episodes/1")
     assert (answer.status_code, answer.json()["type"]) == (503, "urn:joynexus:problem:preview-busy")
     assert get(bob, version, "episodes/1").status_code == 200

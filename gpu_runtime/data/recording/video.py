@@ -6,8 +6,10 @@ a colour, and smeared at sharp colour edges. Lossless H.264 would need a profile
 Every second frame is a key frame, so a random frame costs at most two decodes.
 """
 
+from collections.abc import Mapping
 from fractions import Fraction
 from pathlib import Path
+from types import MappingProxyType
 
 import av
 import numpy as np
@@ -24,18 +26,29 @@ _SMPTE170M = 6  # primaries and transfer of BT.601, as coded in the stream
 
 
 class VideoFile:
-    """One MP4 being written: frame ``i`` is shown at ``i / fps`` seconds, exactly."""
+    """One MP4 being written: frame ``i`` is shown at ``i / fps`` seconds, exactly.
 
-    def __init__(self, path: Path, camera: Camera, fps: int) -> None:
+    ``options`` and ``key_frame_interval`` are for copies that are only looked at: smaller, slower to seek in.
+    """
+
+    def __init__(
+        self,
+        path: Path,
+        camera: Camera,
+        fps: int | Fraction,
+        *,
+        options: Mapping[str, str] = MappingProxyType(_ENCODER_OPTIONS),
+        key_frame_interval: int = KEY_FRAME_INTERVAL,
+    ) -> None:
         path.parent.mkdir(parents=True, exist_ok=True)
         self.path, self.frames = path, 0
         self._time_base = Fraction(1, fps)
         self._container = av.open(str(path), "w", format="mp4", options={"movflags": "+faststart"})
-        self._stream = self._container.add_stream("libx264", rate=fps, options=_ENCODER_OPTIONS)
+        self._stream = self._container.add_stream("libx264", rate=fps, options=dict(options))
         self._stream.width, self._stream.height = camera.width, camera.height
         self._stream.pix_fmt = PIXEL_FORMAT
         context = self._stream.codec_context
-        context.gop_size = KEY_FRAME_INTERVAL
+        context.gop_size = key_frame_interval
         # Written into the stream: a reader that guesses the matrix from the size would shift every colour.
         context.color_range, context.colorspace = ColorRange.MPEG, Colorspace.ITU601
         context.color_primaries = context.color_trc = _SMPTE170M

@@ -25,11 +25,12 @@ def run(path: Path, *options: str) -> subprocess.CompletedProcess[bytes]:
 @pytest.mark.parametrize("version", ["v2.1", "v3.0"])
 def test_episodes_come_with_length_and_instruction_by_the_page(pristine: dict[str, Path], version: str):
     dataset = LeRobotDataset.open(pristine[version])
-    whole = episodes_page(dataset, first=0, count=100)
+    whole = episodes_page(dataset, first=0, count=100)["episodes"]
     assert [(row["index"], row["length"]) for row in whole] == [(0, 12), (1, 8), (2, 10)]
     assert {row["task"] for row in whole} == {"push the cube", "pick the cube"}
-    assert episodes_page(dataset, first=2, count=1) == whole[2:]
-    assert episodes_page(dataset, first=3, count=5) == []
+    assert episodes_page(dataset, first=2, count=1) == {"total": 3, "episodes": whole[2:]}
+    assert episodes_page(dataset, first=3, count=5) == {"total": 3, "episodes": []}
+    assert episodes_page(dataset, first=1, count=5, task="push the cube") == {"total": 2, "episodes": whole[2:]}
 
 
 @pytest.mark.parametrize("version", ["v2.1", "v3.0"])
@@ -121,7 +122,7 @@ def test_a_reader_that_needs_more_than_allowed_ends(pristine: dict[str, Path]):
 
 def test_the_command_prints_json_and_jpeg(pristine: dict[str, Path]):
     path = pristine["v3.0"]
-    assert [row["index"] for row in json.loads(run(path, "episodes", "--first", "1").stdout)] == [1, 2]
+    assert [row["index"] for row in json.loads(run(path, "episodes", "--first", "1").stdout)["episodes"]] == [1, 2]
     assert json.loads(run(path, "episode", "--points", "2", "--", "0").stdout)["frames"] == [0, 6]
     assert run(path, "frame", "--", "0", CAMERA, "0").stdout.startswith(b"\xff\xd8\xff")
 
