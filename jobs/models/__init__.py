@@ -1,5 +1,6 @@
 """Rows of the jobs app."""
 
+from jobs.models.curves import MetricBucket, MetricCurve
 from jobs.models.job import JOB_STATES, Job, JobAttempt, JobEvent, JobTag, MetricPoint
 from jobs.models.platform import DeviceSpan, OutboxMessage, RuntimeCursor, RuntimeSnapshot
 from jobs.models.published import Artifact, ArtifactKind, DatasetImport, ImportState, PolicyVersion
@@ -15,6 +16,8 @@ __all__ = [
     "JobAttempt",
     "JobEvent",
     "JobTag",
+    "MetricBucket",
+    "MetricCurve",
     "MetricPoint",
     "OutboxMessage",
     "PolicyVersion",

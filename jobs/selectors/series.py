@@ -1,42 +1,27 @@
-"""Metric series for charts, decimated in the database: equal-step buckets that keep last, minimum and maximum.
+"""Metric series for charts: equal-step buckets that keep last, minimum and maximum.
 
 Extremes are never dropped, and a value that is not finite is flagged, so a decimated curve hides no accident.
 """
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 from uuid import UUID
 
-from django.db.models import BigIntegerField, Count, Max, Min, Q, QuerySet
-from django.db.models.functions import Cast
+from django.db.models import Count, Max, Min, QuerySet
 
-from jobs.models import MetricPoint
+from jobs.buckets import Bucket, bucket_of, by_width, width_for
+from jobs.models import Job, MetricPoint
+from jobs.selectors.buckets import Series, curves_read, series_of
 from jobs.selectors.jobs import job_get
 from jobs.selectors.points import points_of
+from jobs.selectors.stream import newest_seq
 from tenants.models import Tenant
 from tenants.scope import tenant_scope
 
 POINTS_DEFAULT, POINTS_MAX = 500, 2000
+_TRIES = 3
 
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Series:
-    """One curve of one attempt, column by column: ``shown`` buckets of ``total`` points.
-
-    ``last[i]`` is the value at ``step[i]``, ``min[i]``/``max[i]`` span the bucket; null where nothing is finite.
-    ``special[i]`` is "nan", "inf" or "-inf" if the bucket holds such a value, else null.
-    """
-
-    name: str
-    attempt: int
-    total: int
-    shown: int
-    step: list[int]
-    last: list[float | None]
-    min: list[float | None]
-    max: list[float | None]
-    special: list[str | None]
+__all__ = ["POINTS_DEFAULT", "POINTS_MAX", "Series", "SeriesPage", "series_read"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -57,41 +42,36 @@ def series_read(
     to_step: int | None = None,
     max_points: int = POINTS_DEFAULT,
 ) -> SeriesPage:
-    """The job's curves within [from_step, to_step], each of at most ``max_points`` buckets."""
+    """The job's curves within [from_step, to_step], each of at most ``max_points`` buckets.
+
+    Buckets do not know sequence numbers, so they are read again if the job was told more meanwhile. Of a job that
+    never pauses for as long as a reading takes, the answer may then hold a few points that are newer than ``seq``.
+    """
+    wanted: dict[str, Any] = {"names": names, "from_step": from_step, "to_step": to_step}
     with tenant_scope(tenant):
         job = job_get(tenant, job_id)
-        points = points_of(job.pk, after=after, until=job.last_seq, names=names, from_step=from_step, to_step=to_step)
-        curves = points.values("series", "attempt").annotate(total=Count("pk"), low=Min("step"), high=Max("step"))
-        return SeriesPage(
-            seq=max(after, job.last_seq),
-            series=[_curve(points, curve, max_points) for curve in curves.order_by("series", "attempt")],
-        )
+        seq = job.last_seq
+        if after:
+            return SeriesPage(seq=max(after, seq), series=_newer(job, after, max_points, wanted))
+        for _ in range(_TRIES):
+            series = curves_read(job.pk, max_points=max_points, **wanted)
+            known, seq = seq, newest_seq(tenant, job_id)
+            if known == seq:
+                break
+        return SeriesPage(seq=known, series=series)
 
 
-def _curve(points: QuerySet[MetricPoint], curve: Mapping[str, Any], max_points: int) -> Series:
-    low, high = curve["low"], curve["high"]
-    width = -(-(high - low + 1) // max_points)
-    own = points.filter(series=curve["series"], attempt=curve["attempt"])
-    buckets = list(
-        own.annotate(bucket=(Cast("step", BigIntegerField()) - low) / width)
-        .values("bucket")
-        .annotate(
-            last_step=Max("step"),
-            low=Min("value"),
-            high=Max("value"),
-            flag=Max("special", filter=~Q(special="")),
-        )
-        .order_by("bucket")
-    )
-    value_at = dict(own.filter(step__in=[row["last_step"] for row in buckets]).values_list("step", "value"))
-    return Series(
-        name=curve["series"],
-        attempt=curve["attempt"],
-        total=curve["total"],
-        shown=len(buckets),
-        step=[row["last_step"] for row in buckets],
-        last=[value_at[row["last_step"]] for row in buckets],
-        min=[row["low"] for row in buckets],
-        max=[row["high"] for row in buckets],
-        special=[row["flag"] for row in buckets],
-    )
+def _newer(job: Job, after: int, max_points: int, wanted: dict[str, Any]) -> list[Series]:
+    """Curves of the points that came after a number."""
+    points = points_of(job.pk, after=after, until=job.last_seq, **wanted)
+    found = points.values("series", "attempt").annotate(total=Count("pk"), low=Min("step"), high=Max("step"))
+    series = []
+    for curve in found.order_by("series", "attempt"):
+        width = 1 if curve["total"] <= max_points else width_for(curve["low"], curve["high"], most=max_points)
+        own = points.filter(series=curve["series"], attempt=curve["attempt"])
+        series.append(series_of(curve["series"], curve["attempt"], by_width(_each(own), width), width))
+    return series
+
+
+def _each(points: QuerySet[MetricPoint]) -> list[Bucket]:
+    return [bucket_of(*columns) for columns in points.values_list("step", "occurred_at", "value", "special")]

@@ -18,6 +18,7 @@ from gpu_runtime.protocol.messages import (
     UsageMetered,
 )
 from jobs.models import Artifact, ArtifactKind, DeviceSpan, Job, JobEvent, MetricPoint, PolicyVersion
+from jobs.services.curves import points_add
 from jobs.services.dataset_import import imports_request
 from tenants.billing.usage.batches import Ingested, MeteredWork, usage_ingest_batch
 from tenants.models import Tenant
@@ -70,7 +71,7 @@ class Rows:
         self._count_stored()  # before the locks of billing
         ingested = usage_ingest_batch(self.works, source=source, more_accounts=more_accounts)
         JobEvent.objects.bulk_create(self.events, batch_size=_BATCH)
-        MetricPoint.objects.bulk_create(self.points, ignore_conflicts=True, batch_size=_BATCH)
+        points_add(self.points)
         DeviceSpan.objects.bulk_create(self.spans, ignore_conflicts=True, batch_size=_BATCH)
         Artifact.objects.bulk_create(self.artifacts, ignore_conflicts=True, batch_size=_BATCH)
         imports_request([row.runtime_key for row in self.artifacts if row.kind == ArtifactKind.DATASET])

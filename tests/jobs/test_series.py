@@ -45,18 +45,29 @@ def test_every_bucket_spans_the_same_number_of_steps_and_keeps_its_last(
     job, key = start_job(alice, runtime)
     record(runtime, key, [float(step) for step in range(1, 101)])
     (curve,) = series_read(alice.tenant, job.pk, max_points=10).series
-    assert curve.step == list(range(10, 101, 10))
+    assert curve.width == 16
+    assert curve.step == [15, 31, 47, 63, 79, 95, 100]
     assert curve.last == [float(step) for step in curve.step]
-    assert curve.min == [float(step - 9) for step in curve.step]
+    assert curve.min == [float(max(step // 16 * 16, 1)) for step in curve.step]
 
 
 def test_a_bucket_with_a_value_that_is_not_finite_says_so(alice: Person, runtime: InMemoryRuntime) -> None:
     job, key = start_job(alice, runtime)
     record(runtime, key, [1.0, math.nan, 3.0, 4.0, math.inf, math.inf])
     (curve,) = series_read(alice.tenant, job.pk, max_points=3).series
-    assert curve.special == ["nan", None, "inf"]
-    assert curve.last == [None, 4.0, None]
-    assert curve.max == [1.0, 4.0, None]
+    assert curve.step == [3, 6]
+    assert curve.special == ["nan", "inf"]
+    assert curve.last == [3.0, None]
+    assert curve.max == [3.0, 4.0]
+
+
+def test_each_bucket_has_the_moment_of_its_last_point(alice: Person, runtime: InMemoryRuntime) -> None:
+    job, key = start_job(alice, runtime)
+    record(runtime, key, [1.0, 2.0])
+    told = [event.occurred_at_us for event in runtime.journal if isinstance(event.body, MetricsRecorded)]
+    (curve,) = alice.api.get(f"/api/v1/jobs/{job.pk}/metrics").json()["series"]
+    assert curve["width"] == 1
+    assert curve["time"] == [pytest.approx(us / 1e6, abs=1e-3) for us in told]
 
 
 def test_a_range_of_steps_and_names_is_cut_out(alice: Person, runtime: InMemoryRuntime) -> None:

@@ -52,7 +52,9 @@ class Series(TypedDict):
     attempt: int
     total: int
     shown: int
+    width: int  # steps of a bucket
     step: list[int]
+    time: list[float]  # of the last point, seconds since 1970
     last: list[float | None]
     min: list[float | None]
     max: list[float | None]
