@@ -50,10 +50,28 @@ def idempotent(
     ``secret_fields`` of the answer are shown once and stored as null. ``body_sha256`` is for streamed bodies.
     Raises ApplicationError 400 without a key.
     """
-    key, route = idempotency_key(request), f"{request.method} {request.path}"[:200]
-    body_sha256 = body_sha256 or fingerprint(request.data)
+    return idempotent_act(
+        handler,
+        tenant=request.tenant,
+        key=idempotency_key(request),
+        route=f"{request.method} {request.path}"[:200],
+        body_sha256=body_sha256 or fingerprint(request.data),
+        secret_fields=secret_fields,
+    )
+
+
+def idempotent_act(
+    handler: Callable[[], Response],
+    *,
+    tenant: Tenant,
+    key: str,
+    route: str,
+    body_sha256: str,
+    secret_fields: tuple[str, ...] = (),
+) -> Response:
+    """`idempotent` for whoever has its key elsewhere than in a header, such as a form of a page."""
     records, claim = IdempotencyRecord.objects.filter(key=key, route=route), uuid.uuid4()
-    earlier = _claim(records, request.tenant, key=key, route=route, body_sha256=body_sha256, claim=claim)
+    earlier = _claim(records, tenant, key=key, route=route, body_sha256=body_sha256, claim=claim)
     if earlier is not None:
         return _replay(earlier, body_sha256)
     mine = records.filter(claim=claim, status=_UNDER_WAY)
