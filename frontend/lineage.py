@@ -1,10 +1,13 @@
-"""What was made of a job's own policy and episodes."""
+"""Where a job's policy comes from, what it made, and what was started from that."""
 
 from dataclasses import dataclass
 
+from frontend.measured import Result, latest_results
+from frontend.successes import Success, latest_successes
 from jobs.models import Artifact, DatasetImport, ImportState, Job
 from jobs.selectors.imports import import_of_job
 from jobs.selectors.jobs import artifact_list, job_list
+from jobs.selectors.policies import ancestors_of, heirs_of_policies
 from tenants.datasets.models import DatasetVersion, VersionState
 from tenants.datasets.selectors import versions_recorded_from
 from tenants.models import Tenant
@@ -45,3 +48,46 @@ def made_by(tenant: Tenant, job: Job) -> Made:
 def heirs_of(tenant: Tenant, job: Job) -> list[Job]:
     """The newest jobs that start from an adapter of this one."""
     return list(job_list(tenant).filter(policy__job_id=job.pk)[:HEIRS_SHOWN])
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ancestor:
+    """A policy on the way to this one, and how often it succeeds as far as was evaluated."""
+
+    policy: Artifact
+    result: Result | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Heir:
+    """A job that starts from it; ``success`` is the newest that it told."""
+
+    job: Job
+    success: Success | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Family:
+    """The way from the frozen base to here, the oldest first, and from here on."""
+
+    base_model: str
+    dataset: DatasetVersion | None  # of the oldest policy on the way, or of this job
+    ancestors: tuple[Ancestor, ...]
+    heirs: tuple[Heir, ...]
+    heirs_more: int
+
+
+def family_of(tenant: Tenant, job: Job, policies: list[Artifact]) -> Family:
+    """Of a job and the policies it made. A fixed number of queries but for the way back, one each of at most 6."""
+    line = ancestors_of(tenant, job.policy)
+    results = latest_results(tenant, [policy.pk for policy in line])
+    heirs = heirs_of_policies(tenant, [policy.pk for policy in policies])
+    shown = list(heirs[: HEIRS_SHOWN + 1])
+    known = latest_successes(tenant, shown[:HEIRS_SHOWN])
+    return Family(
+        base_model=job.base_model,
+        dataset=line[0].job.dataset_version if line else job.dataset_version,
+        ancestors=tuple(Ancestor(policy=policy, result=results.get(policy.pk)) for policy in line),
+        heirs=tuple(Heir(job=heir, success=known.get(heir.pk)) for heir in shown[:HEIRS_SHOWN]),
+        heirs_more=heirs.count() - HEIRS_SHOWN if len(shown) > HEIRS_SHOWN else 0,
+    )

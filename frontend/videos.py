@@ -1,24 +1,25 @@
-"""The videos of a job, filtered by what their manifests say."""
+"""Films of played episodes: of an evaluation, or of all evaluations of what a training job made."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from uuid import UUID
-
-from django.db.models import QuerySet
+from typing import Any
 
 from frontend.episodes import CAUSES, outcome_tone
 from jobs.models import Artifact
-from jobs.selectors.jobs import artifact_list
-from tenants.models import Tenant
 
-STEP, LIMIT = 12, 480  # shown at first and more with each "show more"; most at once
-_INTEGER_MAX = 2**31 - 1  # of a column, and of a seed
+PER_PAGE = 24
+START = "start"  # the version of the policy that a job started from
 OUTCOMES = {"success": "Success", "fail": "Failure", "error": "Error"}
+_INTEGER_MAX = 2**31 - 1  # of a column, and of a seed
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Video:
-    """One filmed episode; what its manifest does not say is empty."""
+    """One filmed episode; what its manifest does not say is empty.
+
+    ``version_word``: how the policy that played is called here; ``evaluation``: number and name of the job that
+    filmed it, empty on that job's own page. ``limit``: how many steps it might have taken.
+    """
 
     id: str
     url: str
@@ -27,8 +28,12 @@ class Video:
     seed: str
     instruction: str
     steps: str
+    limit: str
     total_return: float | None
-    version: int
+    version: str
+    version_word: str
+    evaluation: str = ""
+    evaluation_id: str = ""
 
     @property
     def words(self) -> str:
@@ -41,81 +46,42 @@ class Video:
     @property
     def title(self) -> str:
         """How a screen reader names it."""
-        return f"{self.task}, seed {self.seed}, {self.words.lower()}"
+        return f"{self.task}, seed {self.seed}, {self.version_word}, {self.words.lower()}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Wish:
-    """The filters of the address; empty: all."""
+    """The filters of the address; empty: all. ``together``: films of one start by several versions, in rows."""
 
     outcome: str = ""
     task: str = ""
     version: str = ""
     seed: str = ""
-    shown: int = STEP
+    together: bool = False
+    page: int = 1
 
     @classmethod
     def of(cls, query: Mapping[str, str]) -> "Wish":
         """What cannot be meant is taken as not said: an address may be old or typed by hand."""
         texts = {name: query.get(name, "").replace("\0", "").strip()[:200] for name in ("task", "version", "seed")}
-        outcome, shown = query.get("outcome", ""), query.get("shown", "")
+        outcome, page = query.get("outcome", ""), _number(query.get("page", ""))
         return cls(
             outcome=outcome if outcome in OUTCOMES else "",
             task=texts["task"],
-            version=_number(texts["version"]),
+            version=START if texts["version"] == START else _number(texts["version"]),
             seed=_number(texts["seed"]),
-            shown=min(LIMIT, max(STEP, int(shown))) if _number(shown) else STEP,
+            together=query.get("together") == "1",
+            page=max(1, int(page or 1)),
         )
 
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Gallery:
-    """``found`` match the wish, ``total`` are there; ``tasks`` and ``versions`` are what can be chosen from."""
-
-    videos: tuple[Video, ...]
-    found: int
-    total: int
-    tasks: tuple[str, ...]
-    versions: tuple[int, ...]
-    wish: Wish
-
     @property
-    def more(self) -> int:
-        """How many to show after "show more"; 0 if there are no more, or too many for one page."""
-        return min(LIMIT, self.wish.shown + STEP) if len(self.videos) < min(self.found, LIMIT) else 0
+    def filtered(self) -> bool:
+        return bool(self.outcome or self.task or self.version or self.seed)
 
 
-def gallery(tenant: Tenant, job_id: UUID, wish: Wish) -> Gallery:
-    """Newest first. Raises the same 404 for a missing and for a foreign job."""
-    every = artifact_list(tenant, job_id).filter(kind="video", deleted_at=None)
-    chosen = _chosen(every, wish)
-    shown = [_video(artifact) for artifact in chosen[: wish.shown]]
-    tasks = {str(task) for task in every.order_by().values_list("manifest__task", flat=True).distinct() if task}
-    versions = every.order_by().values_list("policy_version", flat=True).distinct()
-    return Gallery(
-        videos=tuple(shown),
-        found=chosen.count(),
-        total=every.count(),
-        tasks=tuple(sorted(tasks)),
-        versions=tuple(sorted(versions)),
-        wish=wish,
-    )
-
-
-def _chosen(videos: QuerySet[Artifact], wish: Wish) -> QuerySet[Artifact]:
-    if wish.outcome:
-        videos = videos.filter(manifest__outcome=wish.outcome)
-    if wish.task:
-        videos = videos.filter(manifest__task=wish.task)
-    if wish.version:
-        videos = videos.filter(policy_version=int(wish.version))
-    if wish.seed:
-        videos = videos.filter(manifest__seed=int(wish.seed))
-    return videos
-
-
-def _video(artifact: Artifact) -> Video:
-    told = artifact.manifest
+def video_of(artifact: Artifact, *, version: str, version_word: str, limit: str = "", own: bool = True) -> Video:
+    """A film as the gallery shows it; ``own``: on the page of the evaluation that made it."""
+    told: dict[str, Any] = artifact.manifest
     played = told.get("return")
     return Video(
         id=str(artifact.pk),
@@ -125,9 +91,22 @@ def _video(artifact: Artifact) -> Video:
         seed=str(told.get("seed", "")),
         instruction=str(told.get("instruction", "")),
         steps=str(told.get("steps", "")),
+        limit=limit,
         total_return=float(played) if isinstance(played, int | float) else None,
-        version=artifact.policy_version,
+        version=version,
+        version_word=version_word,
+        evaluation="" if own else f"J-{artifact.job.number} {artifact.job.name}",
+        evaluation_id="" if own else str(artifact.job_id),
     )
+
+
+def step_limits(manifest: Mapping[str, Any]) -> dict[str, str]:
+    """By task: how many steps an episode may take, as far as an evaluation's report says."""
+    try:
+        rows = [(row["protocol"]["environment"], row["protocol"]["max_steps"]) for row in manifest["tasks"]]
+    except (KeyError, TypeError):
+        return {}
+    return {str(task): str(limit) for task, limit in rows if limit}
 
 
 def _number(text: str) -> str:

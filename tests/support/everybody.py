@@ -82,6 +82,10 @@ def rows_of(story: Story) -> dict[str, str]:
             tenant=alice.tenant, job=job, attempt=1, runtime_key="a-1", kind="evaluation", name="report",
             policy_version=1, size_bytes=1, sha256="0" * 64, manifest={}, created_at=timezone.now(),
         )  # fmt: skip
+        policy = Artifact.objects.create(
+            tenant=alice.tenant, job=job, attempt=1, runtime_key="p-1", kind="adapter", name="policy",
+            policy_version=1, size_bytes=1, sha256="1" * 64, manifest={}, created_at=timezone.now(),
+        )  # fmt: skip
     version = job.dataset_version
     return {
         "artifact_id": str(artifact.pk),
@@ -93,6 +97,7 @@ def rows_of(story: Story) -> dict[str, str]:
         "job_id": str(job.pk),
         "key_id": str(story.bob.key_row.pk),
         "member_id": str(member.pk),
+        "policy_id": str(policy.pk),
         "project_id": str(ProjectFactory(tenant=alice.tenant, slug="grasping").pk),
         "token": TOKEN,
         "upload_id": str(UploadFactory(tenant=alice.tenant).pk),

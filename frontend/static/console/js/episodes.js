@@ -2,7 +2,11 @@
 import { $ } from "./dom.js";
 import { Fragment, keepingFocus } from "./fragment.js";
 
+const known = new WeakSet();
+
 export function showEpisodes(card) {
+  if (known.has(card)) return;
+  known.add(card);
   const body = $("[data-episodes-body]", card);
   const fragment = new Fragment(card.dataset.episodes, body, { onLoad: (fresh) => keepingFocus(body, () => body.replaceChildren(...fresh.childNodes)) });
   const load = (more) => fragment.load(more).catch(() => { if (!$("form", body)) $("p", body).textContent = "The episodes could not be read. Reload the page to try again."; });

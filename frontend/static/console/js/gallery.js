@@ -1,40 +1,44 @@
-// The videos of a job: loaded when they come into view, filtered by the server, two of them side by side.
+// The films of a job: filtered by the server page by page, alive while others arrive, up to four of them side by side.
 import { $, $$ } from "./dom.js";
+import { enliven, watch } from "./film.js";
 import { Fragment, keepingFocus } from "./fragment.js";
+import { SideBySide } from "./side-by-side.js";
+
+const TOGETHER_MAX = 4;
+const known = new WeakMap(); // card -> its gallery: whoever asks again gets the same
 
 export class Gallery {
-  #chosen = []; // ids, at most two, in the order of choosing
-  #shown = null; // how many, once "show more" was used
-  #observer = new IntersectionObserver((entries) => {
-    for (const { isIntersecting, target } of entries) if (isIntersecting) start(target, this.#observer);
-  }, { rootMargin: "300px" });
+  #chosen = new Map(); // id -> figure, in the order of choosing; kept over pages and filters
+  #page = "";
 
   constructor(card) {
+    if (known.has(card)) return known.get(card);
+    known.set(card, this);
     this.card = card;
     this.body = $("[data-videos-body]", card);
     this.fragment = new Fragment(card.dataset.videos, this.body, { onLoad: (fresh) => this.#show(fresh) });
+    this.dialog = new SideBySide(document.getElementById("compare"));
     this.opener = $("[data-compare-open]", card);
-    this.dialog = document.getElementById("compare");
-    this.opener.addEventListener("click", () => this.#compare());
-    this.dialog.addEventListener("close", () => $("[data-pair]", this.dialog).replaceChildren());
-    for (const button of $$("[data-both]", this.dialog)) button.addEventListener("click", () => this.#both(button.dataset.both));
+    this.opener.addEventListener("click", () => this.dialog.show([...this.#chosen.values()]));
+    $("[data-compare-clear]", card).addEventListener("click", () => { this.#chosen.clear(); this.#mark(); });
     this.body.addEventListener("change", (event) => this.#changed(event.target));
     this.body.addEventListener("submit", (event) => { event.preventDefault(); this.filter(); });
-    this.body.addEventListener("click", (event) => {
-      const more = event.target.closest("[data-more]");
-      if (more) { this.#shown = more.dataset.more; this.refresh(); }
-    });
-    this.#watch();
+    this.body.addEventListener("click", (event) => this.#clicked(event));
+    document.body.addEventListener("joynexus:jobs", () => { if (this.card.isConnected) this.refresh(); });
+    this.#page = new URLSearchParams(location.search).get("page") ?? "";
+    enliven(this.body);
+    watch(this.body);
   }
 
-  // Called when a new video was published. A failure is no harm: the next one asks again.
+  // Called when a new film was published. A failure is no harm: the next one asks again.
   refresh() {
-    return this.fragment.load(this.#shown ? { shown: this.#shown } : {}).catch(() => {});
+    return this.fragment.load(this.#page ? { page: this.#page } : {}).catch(() => {});
   }
 
-  filter() {
-    this.#shown = null;
-    const query = this.fragment.query().toString();
+  // Another filter begins on its first page.
+  filter(page = "") {
+    this.#page = page;
+    const query = this.fragment.query(page ? { page } : {}).toString();
     history.replaceState(null, "", `${location.pathname}${query ? `?${query}` : ""}${location.hash}`);
     return this.refresh();
   }
@@ -44,54 +48,40 @@ export class Gallery {
     else if (control.form) this.filter();
   }
 
+  #clicked(event) {
+    const page = event.target.closest("[data-page]"), row = event.target.closest("[data-row-play]");
+    if (page) this.filter(page.dataset.page).then(() => this.card.scrollIntoView({ block: "start" }));
+    if (row) this.dialog.show($$("figure", row.closest(".start")).slice(0, TOGETHER_MAX));
+  }
+
   #show(fresh) {
     keepingFocus(this.body, () => {
       const shelf = $("[data-gallery]", this.body), next = $("[data-gallery]", fresh);
-      if (shelf && next) putAround(shelf, next);
+      if (shelf && next && shelf.className === next.className) putAround(shelf, next);
       else this.body.replaceChildren(...fresh.childNodes);
     });
-    this.#chosen = this.#chosen.filter((id) => $(`figure[data-id="${id}"]`, this.body));
+    for (const id of this.#chosen.keys()) {
+      const shown = $(`figure[data-id="${CSS.escape(id)}"]`, this.body);
+      if (shown) this.#chosen.set(id, shown);
+    }
     this.#mark();
-    this.#watch();
-  }
-
-  #watch() {
-    for (const video of $$("video[data-src]", this.body)) this.#observer.observe(video);
+    watch(this.body);
   }
 
   #choose(box) {
-    this.#chosen = this.#chosen.filter((id) => id !== box.value);
-    if (box.checked) this.#chosen = [...this.#chosen, box.value].slice(-2); // a third takes the place of the first
+    this.#chosen.delete(box.value);
+    if (box.checked) this.#chosen.set(box.value, box.closest("figure"));
+    if (this.#chosen.size > TOGETHER_MAX) this.#chosen.delete(this.#chosen.keys().next().value); // the first makes room
     this.#mark();
   }
 
   #mark() {
-    for (const box of $$("[data-compare]", this.body)) box.checked = this.#chosen.includes(box.value);
-    this.opener.hidden = this.#chosen.length < 2;
+    for (const box of $$("[data-compare]", this.body)) box.checked = this.#chosen.has(box.value);
+    const count = this.#chosen.size;
+    this.opener.hidden = count < 2;
+    this.opener.textContent = `Play ${count} side by side`;
+    $("[data-compare-clear]", this.card).hidden = count === 0;
   }
-
-  #compare() {
-    const figures = this.#chosen.map((id) => $(`figure[data-id="${id}"]`, this.body).cloneNode(true));
-    for (const figure of figures) {
-      $(".cap3", figure)?.remove();
-      start($("video", figure));
-    }
-    $("[data-pair]", this.dialog).replaceChildren(...figures);
-    this.dialog.showModal();
-  }
-
-  #both(what) {
-    for (const video of $$("video", this.dialog)) {
-      if (what === "play") video.play();
-      else video.pause();
-      if (what === "start") video.currentTime = 0;
-    }
-  }
-}
-
-function start(video, observer) {
-  observer?.unobserve(video);
-  if (video.dataset.src) { video.src = video.dataset.src; delete video.dataset.src; }
 }
 
 // Exchanges everything around the films; a film that is there already is not touched, so nobody's playback stops.
@@ -100,12 +90,11 @@ function putAround(shelf, next) {
   for (const node of [...shelf.parentNode.childNodes]) if (node !== shelf) node.remove();
   shelf.before(...nodes.slice(0, at));
   shelf.after(...nodes.slice(at + 1));
-  const wanted = [...next.children], ids = new Set(wanted.map((figure) => figure.dataset.id));
-  for (const figure of [...shelf.children]) if (!ids.has(figure.dataset.id)) figure.remove();
-  let place = shelf.firstElementChild;
-  for (const figure of wanted) {
-    if (place?.dataset.id === figure.dataset.id) { place = place.nextElementSibling; continue; }
-    const own = $(`figure[data-id="${figure.dataset.id}"]`, shelf);
-    shelf.insertBefore(own ?? figure, place);
+  const wanted = [...next.children], ids = new Set(wanted.map((item) => item.dataset.id));
+  const old = new Map([...shelf.children].map((item) => [item.dataset.id, item]));
+  for (const [id, item] of old) if (!ids.has(id)) item.remove();
+  for (const [place, item] of wanted.entries()) {
+    const own = old.get(item.dataset.id) ?? item;
+    if (shelf.children[place] !== own) shelf.insertBefore(own, shelf.children[place] ?? null);
   }
 }
