@@ -7,6 +7,7 @@ from drf_spectacular.utils import extend_schema
 from rest_framework.response import Response
 
 from jobs.api.outputs import JobOutput
+from jobs.selectors.filters import JobFilter
 from jobs.selectors.jobs import job_list
 from tenants.datasets.selectors import version_get
 from tenants.listing import ListView, PageQuery
@@ -22,7 +23,7 @@ class DatasetVersionJobsApi(ListView):
 
     def rows(self, request: TenantRequest, query: PageQuery) -> Any:
         version = version_get(request.tenant, self.kwargs["version_id"])
-        return job_list(request.tenant).filter(dataset_version=version)
+        return job_list(request.tenant, JobFilter(archived=None)).filter(dataset_version=version)
 
     @extend_schema(operation_id="dataset_versions_jobs")
     def get(self, request: TenantRequest, version_id: UUID) -> Response:

@@ -6,12 +6,17 @@ from drf_spectacular.utils import OpenApiParameter, extend_schema
 from rest_framework.response import Response
 from rest_framework.views import APIView
 
+from jobs.api.described import OPTIONAL_MATCH, BulkBody, BulkOutput, expected_version
 from jobs.api.examples import EXAMPLES, SUBMIT_DESCRIPTION
 from jobs.api.outputs import AnyJobSpec, JobDetailOutput, JobOutput
-from jobs.api.queries import JOB_KINDS, JobListQuery
+from jobs.api.paging import JobPagination
+from jobs.api.queries import FOUND_IN, JOB_KINDS, JobListQuery
 from jobs.models import Job
-from jobs.selectors.jobs import job_get, job_list
+from jobs.selectors.filters import STATE_LIVE, JobSort
+from jobs.selectors.jobs import job_get, job_list, owner_id
+from jobs.services.bulk import jobs_act
 from jobs.services.cancel import job_cancel
+from jobs.services.describe import JobDescription, job_describe
 from jobs.services.import_retry import import_retry
 from jobs.services.submit import job_submit
 from jobs.states import JobState
@@ -19,6 +24,7 @@ from tenants.bodies import parse_body
 from tenants.idempotency import KEY_PARAMETER, idempotent
 from tenants.listing import ListView, NoQuery, refuse_query
 from tenants.permissions import Permission
+from tenants.preconditions import etag_of
 from tenants.requests import TenantRequest
 
 
@@ -27,26 +33,27 @@ class JobListApi(ListView):
 
     permission = {"GET": Permission.JOBS_READ, "POST": Permission.JOBS_WRITE}
     serializer_class = JobOutput
+    pagination_class = JobPagination
     query = JobListQuery
 
     def rows(self, request: TenantRequest, query: JobListQuery):
-        return job_list(
-            request.tenant,
-            state=query.state or "",
-            kind=query.kind or "",
-            query=query.q,
-            project=query.project,
-            priority=query.priority,
-        )
+        owner = owner_id(request.tenant, query.owner) if query.owner else None
+        return job_list(request.tenant, query.wanted(owner))
 
     @extend_schema(
         operation_id="jobs_list",
         parameters=[
-            OpenApiParameter("state", str, enum=[state.value for state in JobState]),
+            OpenApiParameter("state", str, enum=[*(state.value for state in JobState), STATE_LIVE]),
             OpenApiParameter("kind", str, enum=list(JOB_KINDS)),
+            OpenApiParameter("head", str, description="Type of the action head."),
+            OpenApiParameter("base_model", str),
+            OpenApiParameter("owner", str, description="E-mail address of who submitted it."),
+            OpenApiParameter("tag", str, description="One that the job has."),
             OpenApiParameter("project", str, description="Slug of a project."),
             OpenApiParameter("priority", int, description="0 to 9."),
-            OpenApiParameter("q", str, description="Part of the name."),
+            OpenApiParameter("archived", str, enum=["false", "true", "all"], description="Default: false."),
+            OpenApiParameter("q", str, description=FOUND_IN),
+            OpenApiParameter("sort", str, enum=list(JobSort), description="Default: newest first."),
         ],
     )
     def get(self, request: TenantRequest) -> Response:
@@ -74,12 +81,50 @@ class JobListApi(ListView):
 class JobApi(APIView):
     """One job."""
 
-    permission = {"GET": Permission.JOBS_READ}
+    permission = {"GET": Permission.JOBS_READ, "PATCH": Permission.JOBS_WRITE}
 
     @extend_schema(operation_id="jobs_get", responses=JobDetailOutput)
     def get(self, request: TenantRequest, job_id: UUID) -> Response:
+        """The ETag is the version of what people say of the job (`name`, `note`, `tags`, `archived`), for PATCH."""
         refuse_query(request)
-        return Response(_detail(job_get(request.tenant, job_id)))
+        return _described(job_get(request.tenant, job_id))
+
+    @extend_schema(
+        operation_id="jobs_describe",
+        parameters=[OPTIONAL_MATCH],
+        request=JobDescription,
+        responses=JobDetailOutput,
+    )
+    def patch(self, request: TenantRequest, job_id: UUID) -> Response:
+        """Change what people say of a job. With `If-Match`, only if nobody else did so meanwhile (412 otherwise)."""
+        refuse_query(request)
+        job = job_get(request.tenant, job_id)
+        wanted = parse_body(JobDescription, request.data)
+        changes = wanted.model_dump(exclude_none=True)
+        expected = expected_version(request, job.described)
+        return _described(
+            job_describe(by=request.actor, tenant=request.tenant, job_id=job_id, expected=expected, **changes)
+        )
+
+
+class JobBulkApi(APIView):
+    """One act on many jobs."""
+
+    permission = {"POST": Permission.JOBS_WRITE}
+
+    @extend_schema(operation_id="jobs_bulk", parameters=[KEY_PARAMETER], request=BulkBody, responses={200: BulkOutput})
+    def post(self, request: TenantRequest) -> Response:
+        """Cancel, archive, unarchive, tag or untag up to 200 jobs. Each succeeds or is refused on its own."""
+        refuse_query(request)
+        body = parse_body(BulkBody, request.data)
+
+        def act() -> Response:
+            told = jobs_act(
+                by=request.actor, tenant=request.tenant, job_ids=body.jobs, action=body.action, tag=body.tag
+            )
+            return Response(BulkOutput({"results": told}).data)
+
+        return idempotent(request, act)
 
 
 class JobCancelApi(APIView):
@@ -110,3 +155,7 @@ class JobImportApi(APIView):
 
 def _detail(job: Job) -> dict[str, object]:
     return dict(JobDetailOutput(job).data)
+
+
+def _described(job: Job) -> Response:
+    return Response(_detail(job), headers={"ETag": etag_of(job.described)})

@@ -74,16 +74,41 @@ class JobOutput(serializers.ModelSerializer[Job]):
     policy = PolicyRefOutput(allow_null=True)
     environments = serializers.SerializerMethodField(help_text="Ids of the simulated tasks.")
     created_by = serializers.EmailField(source="created_by.email", default=None, allow_null=True)
+    number = serializers.IntegerField(help_text="Counts the tenant's jobs from 1; people write J-12.")
+    tags = serializers.SerializerMethodField(help_text="In alphabetical order.")
+    archived_at = serializers.DateTimeField(allow_null=True, help_text="Since when it is hidden from lists.")
+    cloned_from = serializers.UUIDField(
+        source="cloned_from_id", allow_null=True, help_text="The job whose settings this one began with."
+    )
 
     class Meta:
         model = Job
         fields = [
-            *("id", "kind", "name", "project", "priority", "state", "reason", "message", "queue", "budget"),
+            *(
+                "id",
+                "number",
+                "kind",
+                "name",
+                "tags",
+                "note",
+                "archived_at",
+                "cloned_from",
+                "project",
+                "priority",
+                "state",
+                "reason",
+                "message",
+                "queue",
+                "budget",
+            ),
             *("base_model", "head", "dataset", "policy"),
             *("environments", "attempt", "step", "total_steps", "last_seq", "created_by", "created_at", "started_at"),
             "finished_at",
         ]
         list_serializer_class = JobListOutput
+
+    def get_tags(self, job: Job) -> list[str]:
+        return sorted(tag.name for tag in job.tags.all())
 
     def get_environments(self, job: Job) -> list[str]:
         return environments_of(job)
@@ -217,7 +242,9 @@ class SeriesOutput(serializers.Serializer[Any]):
     attempt = serializers.IntegerField()
     total = serializers.IntegerField()
     shown = serializers.IntegerField()
-    step = serializers.ListField(child=serializers.IntegerField())
+    width = serializers.IntegerField(help_text="Steps of a bucket; bucket n begins at step n * width.")
+    step = serializers.ListField(child=serializers.IntegerField(), help_text="Of each bucket's last point.")
+    time = serializers.ListField(child=serializers.FloatField(), help_text="Of that point, seconds since 1970.")
     last = serializers.ListField(child=serializers.FloatField(allow_null=True))
     min = serializers.ListField(child=serializers.FloatField(allow_null=True))
     max = serializers.ListField(child=serializers.FloatField(allow_null=True))

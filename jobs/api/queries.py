@@ -5,12 +5,16 @@ from typing import Annotated, Literal, get_args
 from pydantic import Field, field_validator
 
 from gpu_runtime.protocol.base import Message
+from gpu_runtime.protocol.ordering import Tag
+from jobs.api.paging import CURSOR_LENGTH_MAX
 from jobs.models import ArtifactKind
+from jobs.selectors.filters import JobFilter, JobSort
 from jobs.selectors.series import POINTS_DEFAULT, POINTS_MAX
 from jobs.states import JobState
 from tenants.listing import PageQuery
 
 WAIT_MAX_S = 20.0
+FOUND_IN = "Part of the name, the note or a tag; or the job's id, its number, J-12."
 JobKind = Literal["sft", "rl", "evaluation", "rollout"]
 JOB_KINDS: tuple[str, ...] = get_args(JobKind)
 Step = Annotated[int, Field(ge=0, le=10_000_000)]
@@ -19,11 +23,34 @@ Step = Annotated[int, Field(ge=0, le=10_000_000)]
 class JobListQuery(PageQuery):
     """Which jobs."""
 
-    state: JobState | None = None
+    cursor: Annotated[str | None, Field(max_length=CURSOR_LENGTH_MAX)] = None
+    state: JobState | Literal["live"] | None = None
     kind: JobKind | None = None
+    head: Annotated[str, Field(max_length=20, description="Type of the action head.")] = ""
+    base_model: Annotated[str, Field(max_length=100)] = ""
+    owner: Annotated[str, Field(max_length=254, description="E-mail address of who submitted it.")] = ""
+    tag: Tag | Literal[""] = ""
     project: Annotated[str, Field(max_length=50, description="Slug of a project.")] = ""
     priority: Annotated[int | None, Field(ge=0, le=9)] = None
-    q: Annotated[str, Field(max_length=200, description="Part of the name.")] = ""
+    archived: Literal["false", "true", "all"] = "false"
+    q: Annotated[str, Field(max_length=200, description=FOUND_IN)] = ""
+    sort: JobSort = JobSort.NEWEST
+
+    def wanted(self, owner: int | None) -> JobFilter:
+        """``owner``: the id of the user whose address was given."""
+        return JobFilter(
+            state=self.state or "",
+            kind=self.kind or "",
+            head=self.head,
+            base_model=self.base_model,
+            owner=owner,
+            tag=self.tag,
+            project=self.project,
+            priority=self.priority,
+            query=self.q,
+            archived={"false": False, "true": True, "all": None}[self.archived],
+            sort=self.sort,
+        )
 
 
 class ArtifactListQuery(PageQuery):

@@ -56,6 +56,8 @@ class Job(TenantOwned):  # type: ignore[django-manager-missing]
             models.Index(fields=["-created_at", "-id"], name="job_by_age"),  # of all tenants: the operators' list,
             models.Index(fields=["state", "-created_at", "-id"], name="job_by_state_and_age"),  # and that of a state
             models.Index(fields=["tenant", "state", "-priority", "created_at"], name="job_in_line"),
+            models.Index(fields=["tenant", "name", "number"], name="job_by_name"),
+            models.Index(fields=["tenant", "-finished_at"], name="job_by_end"),
             models.Index(fields=["state", "lease_until"], name="job_by_state"),
             models.Index(fields=["tenant", "kind", "base_model", "head", "-finished_at"], name="job_by_likeness"),
         ]

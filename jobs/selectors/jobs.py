@@ -1,10 +1,12 @@
 """Jobs and what they published, of one tenant."""
 
+from collections.abc import Collection
 from uuid import UUID
 
-from django.db.models import QuerySet, Sum
+from django.db.models import Prefetch, QuerySet, Sum
 
-from jobs.models import Artifact, Job, PolicyVersion
+from jobs.models import Artifact, Job, JobTag, PolicyVersion
+from jobs.selectors.filters import JobFilter
 from tenants.access import access_row
 from tenants.errors import ApplicationError, invalid
 from tenants.identity import memberships_of
@@ -13,39 +15,53 @@ from tenants.permissions import Permission, permissions_of
 from tenants.quotas.storage import Stored
 from tenants.scope import project_in_scope, tenant_scope
 
+NOT_ARCHIVED = JobFilter()
+RECENT_JOBS = 500  # the newest, of which the console offers tags and models to filter by
 
-def job_list(
-    tenant: Tenant,
-    *,
-    state: str = "",
-    kind: str = "",
-    query: str = "",
-    project: str = "",
-    priority: int | None = None,
-) -> QuerySet[Job]:
-    """Newest first. ``query`` is searched in the name, without regard to case; ``project`` is a slug.
+
+def job_list(tenant: Tenant, wanted: JobFilter = NOT_ARCHIVED) -> QuerySet[Job]:
+    """Newest first unless ``wanted`` says otherwise; archived jobs only if it asks for them.
 
     For a key bound to a project, jobs of other projects do not exist.
     """
     with tenant_scope(tenant):
-        jobs = Job.objects.select_related("project", "dataset_version__dataset", "policy__job", "created_by")
-        jobs = jobs.defer("policy__manifest", "policy__job__spec").order_by("-created_at", "-pk")
-    if (project_id := project_in_scope()) is not None:
-        jobs = jobs.filter(project_id=project_id)
-    if state:
-        jobs = jobs.filter(state=state)
-    if kind:
-        jobs = jobs.filter(kind=kind)
-    if project:
-        jobs = jobs.filter(project__slug=project)
-    if priority is not None:
-        jobs = jobs.filter(priority=priority)
-    return jobs.filter(name__icontains=query) if query else jobs
+        return _with_tags(wanted.apply(_jobs()))
+
+
+def _with_tags(jobs: QuerySet[Job]) -> QuerySet[Job]:
+    return jobs.prefetch_related(Prefetch("tags", JobTag.objects.order_by("name")))
+
+
+def _jobs() -> QuerySet[Job]:
+    """Those of the open tenant, and of its one project that may be seen, with what a line about them needs."""
+    jobs = Job.objects.select_related("project", "dataset_version__dataset", "policy__job", "created_by")
+    jobs = jobs.defer("policy__manifest", "policy__job__spec")
+    project_id = project_in_scope()
+    return jobs if project_id is None else jobs.filter(project_id=project_id)
+
+
+def jobs_of(tenant: Tenant, job_ids: Collection[UUID]) -> QuerySet[Job]:
+    """Those of these ids that the tenant has, archived ones too, in no order."""
+    with tenant_scope(tenant):
+        return _with_tags(_jobs().filter(pk__in=job_ids))
+
+
+def recent_tags(tenant: Tenant) -> list[str]:
+    """The tags of the newest jobs, each as often as it is on one: bounded, however many jobs there are."""
+    newest = job_list(tenant).values("pk")[:RECENT_JOBS]
+    with tenant_scope(tenant):
+        return list(JobTag.objects.filter(job__in=newest).order_by().values_list("name", flat=True))
+
+
+def recent_models(tenant: Tenant) -> set[tuple[str, str]]:
+    """(base model, action head) of the newest jobs."""
+    return set(job_list(tenant).values_list("base_model", "head")[:RECENT_JOBS])
 
 
 def job_get(tenant: Tenant, job_id: UUID) -> Job:
-    """One job. Raises the same 404 for a missing and for a foreign one."""
-    return access_row(job_list(tenant), "job", pk=job_id)
+    """One job, archived or not. Raises the same 404 for a missing and for a foreign one."""
+    with tenant_scope(tenant):
+        return access_row(_jobs(), "job", pk=job_id)
 
 
 def cloned_job(tenant: Tenant, job_id: str | None) -> Job | None:
@@ -57,6 +73,13 @@ def cloned_job(tenant: Tenant, job_id: str | None) -> Job | None:
     except (ValueError, ApplicationError) as error:
         detail = f"There is no job {job_id!r}. Allowed: ids of your own jobs, or null."
         raise invalid("/cloned_from", "unknown_job", detail) from error
+
+
+def owner_id(tenant: Tenant, email: str) -> int:
+    """The id of the person of this address who submitted jobs of the tenant; 0, which nobody has, for others."""
+    with tenant_scope(tenant):
+        found = Job.objects.filter(created_by__email__iexact=email).values_list("created_by_id", flat=True)
+        return next(iter(found[:1]), 0)
 
 
 def job_for_user(user: User, job_id: UUID) -> Job | None:

@@ -1,27 +1,45 @@
-// Keeps the table fresh: the same page is asked again and its rows are exchanged. Paused while hidden or in use.
-import { $ } from "./dom.js";
-import { showState } from "./stream.js";
-import { showTimes } from "./times.js";
+// The job list: selection that outlives fresh rows and other pages of the list, the bar for it, the dialog of acts.
+import { $, $$ } from "./dom.js";
+import { watchActs } from "./jobs-acts.js";
+import { Bar } from "./jobs-bar.js";
+import { Selection } from "./jobs-selection.js";
 
-const EVERY_MS = 4000;
-const badge = $("[data-live]");
+const form = $("#chosen"), rows = $("#rows");
+const selection = new Selection(form.dataset.tenant);
+const bar = new Bar($("[data-bar]"), selection);
 
-async function refresh() {
-  if (document.hidden) { showState(badge, "paused"); return; }
-  const rows = $("#rows");
-  if (rows.contains(document.activeElement)) return; // do not move what the reader is on
-  try {
-    const answer = await fetch(location.href, { headers: { Accept: "text/html" } });
-    if (!answer.ok) throw new Error(String(answer.status));
-    const fresh = new DOMParser().parseFromString(await answer.text(), "text/html").querySelector("#rows");
-    if (!fresh) { location.reload(); return; } // logged out meanwhile
-    showTimes(fresh);
-    rows.replaceChildren(...fresh.childNodes);
-    showState(badge, "live");
-  } catch {
-    showState(badge, "reconnecting", EVERY_MS);
+const jobOf = (row) => ({ id: row.dataset.job, number: Number(row.dataset.number), name: row.dataset.name });
+
+// The rows say what is selected: after every change, and after they were read anew.
+function show() {
+  const all = $$("[data-row]", rows);
+  for (const row of all) {
+    const on = selection.has(row.dataset.job);
+    $("input[data-row-select]", row).checked = on;
+    row.classList.toggle("sel", on);
   }
+  const whole = $("[data-pick-all]", rows), count = $$("tr.sel", rows).length;
+  if (whole) {
+    whole.checked = count > 0 && count === all.length;
+    whole.indeterminate = count > 0 && count < all.length;
+  }
+  bar.show(new Set(all.map((row) => row.dataset.job)));
 }
 
-setInterval(refresh, EVERY_MS);
-document.addEventListener("visibilitychange", refresh);
+rows.addEventListener("change", (event) => {
+  if (event.target.matches("[data-row-select]")) selection.set(jobOf(event.target.closest("[data-row]")), event.target.checked);
+  else if (event.target.matches("[data-pick-all]")) for (const row of $$("[data-row]", rows)) selection.set(jobOf(row), event.target.checked);
+});
+selection.onChange = show;
+document.body.addEventListener("htmx:afterSwap", (event) => { if (event.detail.target === rows) show(); });
+addEventListener("pageshow", (event) => { if (event.persisted) { selection.read(); show(); } });
+
+// Empty fields do not belong in an address that people share.
+$("[data-filters]").addEventListener("formdata", (event) => {
+  for (const [name, value] of [...event.formData]) if (value === "") event.formData.delete(name);
+});
+// Each choice applies at once; the button is for those without script.
+$("[data-filter]").hidden = true;
+
+watchActs({ onDone: (ids) => { selection.drop(ids); document.body.dispatchEvent(new CustomEvent("joynexus:jobs")); } });
+show();
