@@ -165,6 +165,21 @@ def age(moment: datetime) -> str:
     return format_html('<span data-age="{}">{}</span> ago', int(span.total_seconds()), _duration(span))
 
 
+@register.filter
+def span(length: timedelta) -> str:
+    """``6 h 25 min``, ``about`` being said beside it: seconds only below ten minutes."""
+    total_s = max(int(length.total_seconds()), 0)
+    return _duration(timedelta(seconds=total_s if total_s < 600 else round(total_s / 60) * 60)).replace(
+        f" 00{_NBSP}s", ""
+    )
+
+
+@register.filter
+def thousands(count: int) -> str:
+    """``28,600``."""
+    return f"{count:,}"
+
+
 def _duration(span: timedelta) -> str:
     total_s = int(span.total_seconds())
     hours, rest_s = divmod(total_s, 3600)

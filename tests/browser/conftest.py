@@ -99,7 +99,7 @@ def log_in_at(page: Page):
         page.get_by_label("E-mail").fill(lab["email"])
         page.get_by_label("Password").fill(lab["password"])
         page.get_by_role("button", name="Log in").click()
-        page.wait_for_url("**/jobs/")
+        page.wait_for_url(f"{platform.url}/")
         return page
 
     return go

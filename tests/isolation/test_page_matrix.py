@@ -17,7 +17,7 @@ from tests.support.story import Story
 PEOPLE = ("anonymous", "owner", "researcher", "viewer", "billing", "stranger")
 PATHS = sorted({route.split(" ")[1] for route in PAGES})
 LOGIN_PATHS = ("/login/", "/account/confirm/")
-OPEN_TO_ANYBODY = ("/", "/logout/", "/account/mfa/authenticate/")  # they redirect on their own
+OPEN_TO_ANYBODY = ("/logout/", "/account/mfa/authenticate/")  # they redirect on their own
 
 
 @pytest.fixture(autouse=True)

@@ -1,7 +1,8 @@
 // Small behaviours of every page: theme, times in the viewer's zone, menus, dialogs, search, selects that submit.
 import { $, $$ } from "./dom.js";
-import { watchKeys } from "./keys.js";
+import { watchCopies } from "./copy.js";
 import { watchFinder } from "./finder.js";
+import { watchKeys } from "./keys.js";
 import { showTimes, tickAges } from "./times.js";
 import { showToasts } from "./toast.js";
 
@@ -51,5 +52,6 @@ document.body.addEventListener("htmx:beforeSwap", (event) => {
 showTimes(document);
 tickAges();
 showToasts();
+watchCopies();
 watchKeys();
 watchFinder();
