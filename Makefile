@@ -9,7 +9,7 @@ export OMP_NUM_THREADS ?= 1
 export PIP_CONSTRAINT := $(CURDIR)/constraints.txt
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
-.PHONY: help install system demo up test check format bench clean
+.PHONY: help install system demo up test check format bench screenshots clean
 
 help:  ## Show the targets
 	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/'
@@ -50,6 +50,9 @@ format: install  ## Let ruff rewrite what it can
 
 bench: install  ## Serial against grouped forwards, interleaved; JSON=file.json keeps the figures; BENCH=bench_queue for the queue
 	$(BIN)/python -m tests.benchmarks.$(BENCH) $(if $(JSON),--json $(JSON)) $(ARGS)
+
+screenshots: install system  ## Pictures of every page from the demo's state, light and dark, wide and phone
+	$(BIN)/python -m tests.screenshots $(ARGS)
 
 clean:  ## Remove the virtual environment and the state folder
 	rm -rf $(VENV) .state

@@ -1,5 +1,10 @@
 """Several jobs side by side."""
 
-from django.urls import URLPattern
+from django.urls import URLPattern, path
 
-urlpatterns: list[URLPattern] = []
+from frontend.views import compare
+
+urlpatterns: list[URLPattern] = [
+    path("jobs/compare/", compare.compare_page, name="compare"),
+    path("jobs/compare/csv/", compare.compare_csv, name="compare_csv"),
+]

@@ -7,14 +7,14 @@ from control_plane.demo.scenario import BASE_MODEL, FRESH_SEED, Imitation, Parti
 
 def start(who: Participant, version_id: str) -> dict[str, Any]:
     """The job that makes the policy of "before"."""
-    return _imitation(who, who.start, version_id, f"{_title(who)}: start")
+    return _imitation(who, who.start, version_id, f"{_title(who)}: start") | {"tags": ["start"]}
 
 
 def main(who: Participant, version_id: str, start_artifact: str) -> dict[str, Any]:
     """The job the demo is about: it begins with the start policy, or, where it imitates, anew."""
     if isinstance(who.main, Imitation):
-        return _imitation(who, who.main, version_id, _title(who))
-    return _reinforcement(who, who.main, start_artifact)
+        return _imitation(who, who.main, version_id, _title(who)) | {"tags": ["main"]}
+    return _reinforcement(who, who.main, start_artifact) | {"tags": ["main"]}
 
 
 def evaluation(who: Participant, artifact: str, when: str, *, videos: int) -> dict[str, Any]:
@@ -29,6 +29,7 @@ def evaluation(who: Participant, artifact: str, when: str, *, videos: int) -> di
         "executed_steps": who.executed_steps,
         "parallel": 2,
         "videos_per_outcome": videos,
+        "tags": [when],
     }
 
 

@@ -1,0 +1,44 @@
+"""Reads for several jobs at once: each in a number of queries that does not depend on how many there are."""
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+from uuid import UUID
+
+from jobs.models import Artifact, ArtifactKind, Job
+from jobs.selectors.jobs import job_list
+from jobs.selectors.points import POINT_COLUMNS, point_rows
+from tenants.access import not_found
+from tenants.models import Tenant
+from tenants.scope import tenant_scope
+
+COMPARISON_COLUMNS = ("number", "job_id", "name", *POINT_COLUMNS)
+
+
+def jobs_get(tenant: Tenant, job_ids: Sequence[UUID]) -> list[Job]:
+    """In the order of ``job_ids``. Raises ApplicationError 404 if one is missing, or another tenant's."""
+    found = {job.pk: job for job in job_list(tenant).filter(pk__in=job_ids)}
+    if any(job_id not in found for job_id in job_ids):
+        raise not_found("job")
+    return [found[job_id] for job_id in job_ids]
+
+
+def newest_reports(tenant: Tenant, job_ids: Sequence[UUID]) -> dict[UUID, Artifact]:
+    """By job: its own newest evaluation report, or else that of the newest evaluation of a policy of its."""
+    with tenant_scope(tenant):
+        reports = Artifact.objects.filter(kind=ArtifactKind.EVALUATION).select_related("job__policy")
+        newest_first = reports.order_by("-created_at", "-pk")
+        found: dict[UUID, Artifact] = {}
+        for report in newest_first.filter(job__policy__job_id__in=job_ids):
+            assert report.job.policy is not None, "the filter asks for it"
+            found.setdefault(report.job.policy.job_id, report)
+        own: dict[UUID, Artifact] = {}
+        for report in newest_first.filter(job_id__in=job_ids):
+            own.setdefault(report.job_id, report)
+        return found | own
+
+
+def comparison_rows(jobs: Sequence[Job]) -> Iterator[tuple[Any, ...]]:
+    """Every point of every job: rows of COMPARISON_COLUMNS, job by job."""
+    for job in jobs:
+        for row in point_rows(job.tenant, job.pk):
+            yield (job.number, str(job.pk), job.name, *row)
