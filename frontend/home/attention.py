@@ -4,6 +4,7 @@ from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from decimal import Decimal
+from uuid import UUID
 
 from django.urls import NoReverseMatch, reverse
 from django.utils.http import urlencode
@@ -17,7 +18,7 @@ from jobs.states import JobState
 from tenants.billing.budgets.reads import BudgetState
 from tenants.billing.models import Budget
 from tenants.billing.usage.costs import Cost
-from tenants.datasets.models import VersionState
+from tenants.datasets.models import DatasetVersion, VersionState
 from tenants.datasets.selectors import version_list
 from tenants.identity import Actor
 from tenants.models import TenantState
@@ -112,7 +113,7 @@ def _datasets(actor: Actor, now: datetime) -> Iterator[Matter]:
     if not actor.may(Permission.DATASETS_READ):
         return
     recent = version_list(actor.tenant).filter(created_at__gte=now - timedelta(days=LOOK_BACK_DAYS))
-    newest = {}
+    newest: dict[UUID, DatasetVersion] = {}
     for version in recent.only("number", "state", "reason", "created_at", "dataset__name")[:50]:
         newest.setdefault(version.dataset_id, version)
     for version in list(newest.values())[:SHOWN]:

@@ -17,7 +17,7 @@ from jobs.models import Job, RuntimeSnapshot
 from jobs.selectors.runtime import STALE_AFTER
 from jobs.states import LIVE
 from tenants.audit.models import AuditEvent
-from tenants.billing.models import MeterTotal
+from tenants.billing.models import BillingAccount, Budget, Invoice, MeterTotal
 from tenants.datasets.models import Dataset, DatasetVersion, Upload, UploadState
 from tenants.models import Tenant
 from tenants.permissions import Permission
@@ -25,6 +25,21 @@ from tenants.scope import tenant_scope
 
 _ACTS = 20  # newest rows of the audit log that are compared: some are committed after younger ones
 _MONTHS = 2  # whose metered units are compared
+# Nouns of acts that the rows of another topic tell already, exactly.
+_TOLD_ELSEWHERE = frozenset(
+    {
+        "dataset",
+        "dataset_version",
+        "upload",
+        "budget",
+        "billing",
+        "credit",
+        "credit_note",
+        "invoice",
+        "payment",
+        "price",
+    }
+)
 _ENTRY = re.compile(r"[a-z]+-[0-9a-f]{16}")
 
 
@@ -49,9 +64,8 @@ Signatures = Mapping[Topic, str]
 def signatures(tenant: Tenant, permissions: Collection[Permission]) -> dict[Topic, str]:
     """The signature of every topic that these permissions allow, as of now."""
     with tenant_scope(tenant):
-        acts = list(AuditEvent.objects.order_by("-occurred_at").values_list("pk", flat=True)[:_ACTS])
         return {
-            topic: _digest(str(tenant.pk), [] if topic is Topic.RUNTIME else acts, _FACTS[topic](tenant))
+            topic: _digest(str(tenant.pk), _FACTS[topic](tenant))
             for topic, needed in READ_BY.items()
             if needed in permissions
         }
@@ -79,11 +93,16 @@ def signatures_of(cursor: str) -> dict[Topic, str] | None:
 
 
 def _jobs(tenant: Tenant) -> Any:
-    """Live jobs count every change of theirs; one that ends leaves them, and one that is new has the newest number."""
+    """Live jobs count every change of theirs; one that ends leaves them, and one that is new has the newest number.
+
+    What people do to jobs that have ended is in the audit log.
+    """
     live = Job.objects.filter(state__in=LIVE).order_by("state").values("state")
     sums = live.annotate(count=Count("pk"), rows=Sum("last_seq"), steps=Sum("step"), made=Sum("described"))
     newest = Tenant.objects.filter(pk=tenant.pk).values_list("jobs_numbered", flat=True)
-    return list(sums.values_list("state", "count", "rows", "steps", "made")), list(newest)
+    acts = AuditEvent.objects.order_by("-occurred_at").values_list("pk", "verb")[:_ACTS]
+    own = [key for key, verb in acts if verb.partition(".")[0] not in _TOLD_ELSEWHERE]
+    return list(sums.values_list("state", "count", "rows", "steps", "made")), list(newest), own
 
 
 def _datasets(tenant: Tenant) -> Any:
@@ -95,8 +114,11 @@ def _datasets(tenant: Tenant) -> Any:
 
 
 def _usage(tenant: Tenant) -> Any:
-    rows = MeterTotal.objects.order_by("-month").values_list("month").annotate(units=Sum("quantity"))
-    return list(rows[:_MONTHS])
+    units = MeterTotal.objects.order_by("-month").values_list("month").annotate(units=Sum("quantity"))
+    budgets = Budget.objects.order_by("pk").values_list("pk", "version", "ended_at")
+    account = BillingAccount.objects.values_list("mode", "credit", "held")
+    invoices = Invoice.objects.order_by("state").values_list("state").annotate(n=Count("pk"), paid=Count("paid_at"))
+    return list(units[:_MONTHS]), list(budgets), list(account), list(invoices)
 
 
 def _runtime(tenant: Tenant) -> Any:

@@ -10,6 +10,7 @@ from jobs.notify import tenant_group
 from jobs.selectors.changes import Signatures, changed, cursor_of, signatures, signatures_of
 from tenants.identity import Actor, actor_for_user
 from tenants.models import Tenant
+from tenants.permissions import Permission
 
 
 class TenantStream(Reader):
@@ -19,7 +20,7 @@ class TenantStream(Reader):
     """
 
     poll_s: ClassVar[float] = 3.0
-    coalesce_s: ClassVar[float] = 1.0  # at most one frame a second
+    coalesce_s: ClassVar[float] = 2.0  # pages read their parts anew after each frame
 
     tenant: Tenant | None = None
     actor: Actor
@@ -37,7 +38,11 @@ class TenantStream(Reader):
             return False
         user, session = own
         actor = await database_sync_to_async(actor_for_user)(user, remembered=session.get(SESSION_TENANT))
-        if actor is None or (self.tenant is not None and actor.tenant.pk != self.tenant.pk):
+        if (
+            actor is None
+            or not actor.may(Permission.JOBS_READ)
+            or (self.tenant is not None and actor.tenant.pk != self.tenant.pk)
+        ):
             return False
         self.actor, self.tenant = actor, actor.tenant
         return True
