@@ -39,6 +39,14 @@ def thousands(count: int) -> str:
 
 
 @register.filter
+def figure(value: float) -> str:
+    """``0.066``, ``−1.2``, ``4.1e−08``: three decimals, or three significant digits where those would say nothing."""
+    size = abs(value)
+    text = f"{value:.2e}" if 0 < size < 0.001 or size >= 1e6 else f"{value:,.3f}" if size < 100 else f"{value:,.1f}"
+    return text.replace("-", "−")
+
+
+@register.filter
 def hertz(value: float) -> str:
     return f"{value:g}{_NBSP}Hz"
 

@@ -88,6 +88,7 @@ PAGES: dict[str, str] = {
     "GET /datasets/": "302 200 200 200 403 200",
     "GET /datasets/upload/": "302 200 200 403 403 200",
     "GET /datasets/<uuid:dataset_id>/": "302 200 200 200 403 404",
+    "GET /datasets/<uuid:dataset_id>/spread/": "302 200 200 200 403 404",
     # Without what the page showed: 412. A version that a job learned from stays: 409.
     "POST /datasets/<uuid:dataset_id>/delete/": "302 412 412 403 403 404",
     "POST /datasets/<uuid:dataset_id>/keep/": "302 412 412 403 403 404",

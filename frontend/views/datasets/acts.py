@@ -11,6 +11,7 @@ from django.views.decorators.http import require_POST
 
 from frontend.views.datasets.one import dataset_context
 from frontend.views.datasets.rows import jobs_by_id
+from frontend.views.datasets.versions import newest_version
 from frontend.views.page import page
 from tenants.datasets.models import Dataset, DatasetVersion
 from tenants.datasets.removal import dataset_delete, version_delete
@@ -91,9 +92,9 @@ def _refused(
     """The page again, with the reason and, if there are some, the jobs that keep it."""
     if error.status == 404:
         raise error
-    if version is None and (newest := next(iter(dataset.versions.all()), None)):
-        version = version_by_number(request.tenant, dataset.pk, newest.number)
+    version = version or newest_version(request, dataset)
     named: list[Any] = (error.extra or {}).get("jobs", [])
-    refusal = {"detail": error.detail, "jobs": list(jobs_by_id(request.tenant, [UUID(pk) for pk in named]).values())}
+    words = " ".join(one.detail for one in error.errors) or error.detail
+    refusal = {"detail": words, "jobs": list(jobs_by_id(request.tenant, [UUID(pk) for pk in named]).values())}
     context = dataset_context(request, dataset, version) | {"refusal": refusal}
     return render(request, "console/datasets/one.html", context, status=error.status)

@@ -1,18 +1,21 @@
 """One dataset: a version of it, what validation found, where it comes from, who used it."""
 
+from datetime import datetime, timedelta
 from typing import Any
 
-from django.http import Http404, HttpResponse
+from django.http import HttpResponse
 from django.urls import reverse
 from django.views.decorators.http import require_safe
 
+from frontend.spreads import groups_of
 from frontend.views.datasets.facts import findings_of, schema_lines
 from frontend.views.datasets.rows import jobs_by_id, jobs_per_dataset
+from frontend.views.datasets.versions import version_asked_for
 from frontend.views.page import answer, frame, page
 from jobs.selectors.jobs import job_list
 from tenants.datasets.lineage import lineage_of
 from tenants.datasets.models import Dataset, DatasetVersion, VersionState
-from tenants.datasets.selectors import dataset_get, version_by_number
+from tenants.datasets.selectors import dataset_get
 from tenants.permissions import Permission
 from tenants.requests import PageRequest
 
@@ -24,10 +27,9 @@ JOBS_SHOWN = 8
 def dataset_page(request: PageRequest, dataset_id: Any) -> HttpResponse:
     """``?version=`` names one by its number, else the newest is shown; ``episode`` and ``frame`` are the script's."""
     dataset = dataset_get(request.tenant, dataset_id)
-    version = _version(request, dataset)
+    version = version_asked_for(request, dataset)
     context = dataset_context(request, dataset, version)
-    part = "console/datasets/parts/state.html"
-    return answer(request, "console/datasets/one.html", part, context)
+    return answer(request, "console/datasets/one.html", "console/datasets/parts/whole.html", context)
 
 
 def dataset_context(request: PageRequest, dataset: Dataset, version: DatasetVersion | None) -> dict[str, Any]:
@@ -52,13 +54,21 @@ def _version_context(request: PageRequest, version: DatasetVersion) -> dict[str,
         "facts": facts,
         "schema": schema_lines(version) if facts else [],
         "findings": findings_of(version),
+        "groups": groups_of(facts, None) if facts else [],
         "family": family,
+        "keep_until": _keep_until(version),
         "recorded_from": recorders.get(version.recorded_from) if version.recorded_from else None,
         "jobs": list(jobs[:JOBS_SHOWN]),
         "jobs_total": jobs.count(),
         "settling": version.state in {VersionState.RECEIVED, VersionState.VALIDATING},
         "browser": _browser_data(version) if facts else None,
     }
+
+
+def _keep_until(version: DatasetVersion) -> datetime | None:
+    """When retention would take it, if no job used it."""
+    days = version.dataset.keep_days
+    return version.sealed_at + timedelta(days=days) if days and version.sealed_at else None
 
 
 def _browser_data(version: DatasetVersion) -> dict[str, Any]:
@@ -71,14 +81,3 @@ def _browser_data(version: DatasetVersion) -> dict[str, Any]:
         "hz": facts["schema"]["control_hz"],
         "cameras": facts["schema"]["cameras"],
     }
-
-
-def _version(request: PageRequest, dataset: Dataset) -> DatasetVersion | None:
-    """The one asked for, else the newest; None: none is left. Raises Http404."""
-    wanted = request.GET.get("version", "")
-    if not wanted:
-        newest = next(iter(dataset.versions.all()), None)
-        return newest and version_by_number(request.tenant, dataset.pk, newest.number)
-    if not (wanted.isascii() and wanted.isdigit() and len(wanted) < 10):
-        raise Http404(f"{wanted!r} is no number of a version.")
-    return version_by_number(request.tenant, dataset.pk, int(wanted))
