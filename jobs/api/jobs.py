@@ -43,7 +43,7 @@ class JobListApi(ListView):
     @extend_schema(
         operation_id="jobs_list",
         parameters=[
-            OpenApiParameter("state", str, enum=[*(state.value for state in JobState), STATE_LIVE]),
+            OpenApiParameter("state", str, enum=[*JobState, STATE_LIVE]),
             OpenApiParameter("kind", str, enum=list(JOB_KINDS)),
             OpenApiParameter("head", str, description="Type of the action head."),
             OpenApiParameter("base_model", str),

@@ -10,11 +10,11 @@ from jobs.api.paging import CURSOR_LENGTH_MAX
 from jobs.models import ArtifactKind
 from jobs.selectors.filters import JobFilter, JobSort
 from jobs.selectors.series import POINTS_DEFAULT, POINTS_MAX
-from jobs.states import JobState
 from tenants.listing import PageQuery
 
 WAIT_MAX_S = 20.0
 FOUND_IN = "Part of the name, the note or a tag; or the job's id, its number, J-12."
+WantedState = Literal["queued", "starting", "running", "cancelling", "succeeded", "failed", "cancelled", "live"]
 JobKind = Literal["sft", "rl", "evaluation", "rollout"]
 JOB_KINDS: tuple[str, ...] = get_args(JobKind)
 Step = Annotated[int, Field(ge=0, le=10_000_000)]
@@ -24,12 +24,12 @@ class JobListQuery(PageQuery):
     """Which jobs."""
 
     cursor: Annotated[str | None, Field(max_length=CURSOR_LENGTH_MAX)] = None
-    state: JobState | Literal["live"] | None = None
+    state: WantedState | None = None
     kind: JobKind | None = None
     head: Annotated[str, Field(max_length=20, description="Type of the action head.")] = ""
     base_model: Annotated[str, Field(max_length=100)] = ""
     owner: Annotated[str, Field(max_length=254, description="E-mail address of who submitted it.")] = ""
-    tag: Tag | Literal[""] = ""
+    tag: Tag | None = None
     project: Annotated[str, Field(max_length=50, description="Slug of a project.")] = ""
     priority: Annotated[int | None, Field(ge=0, le=9)] = None
     archived: Literal["false", "true", "all"] = "false"
@@ -44,7 +44,7 @@ class JobListQuery(PageQuery):
             head=self.head,
             base_model=self.base_model,
             owner=owner,
-            tag=self.tag,
+            tag=self.tag or "",
             project=self.project,
             priority=self.priority,
             query=self.q,

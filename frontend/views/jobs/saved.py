@@ -54,7 +54,7 @@ def tabs_of(tenant: Tenant, asked: Asked, tags: Counter[str]) -> tuple[Tab, ...]
         Tab(
             title=title,
             query=urlencode(params),
-            count=counted(job_list(tenant, wanted).values("pk")[:COUNTED_MAX].count()),
+            count=counted(job_list(tenant, wanted).order_by().values("pk")[:COUNTED_MAX].count()),
             current=dict(asked.filters) == params,
         )
         for title, wanted, params in views
