@@ -1,130 +1,17 @@
-"""A form with what was typed into it: what the templates show, section by section."""
+"""A form with what was typed into it, ready to be shown section by section."""
 
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
 
-from frontend.forms.layout import AT_ONCE, HIDDEN, SECTIONS, WIDE, pattern_of, place_of, section_of
+from frontend.forms.items import BoundChoice, BoundField, BoundOption, BoundRow, BoundRows, Fold, Parts, Section
+from frontend.forms.layout import AT_ONCE, HIDDEN, ROOMY, SECTIONS, WIDE, pattern_of, place_of, section_of
 from frontend.forms.nodes import Choice, Group, Leaf, LeafType, Node, Rows
-from frontend.forms.offers import Offer, Offering, Offers
+from frontend.forms.offers import Offering, Offers
 from frontend.forms.posted import Texts, row_numbers, row_of
-from frontend.forms.texts import NO, NONE, YES, is_blank, written
+from frontend.forms.texts import is_blank
+from frontend.forms.words import choices_of, default_words, help_of
 
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class BoundField:
-    """One field of the page. ``was``: what it was in the job that is cloned, if it differs now or may later."""
-
-    shape = "field"
-    name: str
-    label: str
-    help: str
-    unit: str
-    widget: str  # text, area or select
-    text: str
-    placeholder: str
-    mode: str  # of the keyboard on a phone
-    required: bool
-    wide: bool
-    error: str
-    was: str | None
-    changed: bool
-    choices: tuple[Offer, ...] = ()
-    offers: Offers = field(default_factory=Offers)
-
-    @property
-    def id(self) -> str:
-        return f"f-{self.name}"
-
-    @property
-    def described_by(self) -> str:
-        return f"{self.id}-help {self.id}-error" if self.error else f"{self.id}-help"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class BoundOption:
-    value: str
-    label: str
-    help: str
-    chosen: bool
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class BoundChoice:
-    """Cards to choose from; the fields of the chosen one follow in its section."""
-
-    shape = "choice"
-    wide = True
-    name: str
-    label: str
-    help: str
-    tag_name: str
-    options: tuple[BoundOption, ...]
-    error: str
-    was: str | None
-    changed: bool
-
-    @property
-    def id(self) -> str:
-        return f"f-{self.tag_name}"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Fold:
-    """Fields that most people leave as they are."""
-
-    name: str
-    title: str
-    help: str
-    items: "tuple[BoundField | BoundChoice, ...]"
-    set_count: int
-
-    @property
-    def id(self) -> str:
-        return f"fold-{self.name}"
-
-    @property
-    def is_open(self) -> bool:
-        return any(item.error or item.changed for item in self.items)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class BoundRow:
-    number: int
-    parts: "Parts"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class BoundRows:
-    """A list of groups that may be made longer or shorter."""
-
-    shape = "rows"
-    wide = True
-    name: str
-    label: str
-    help: str
-    error: str
-    rows: tuple[BoundRow, ...]
-    may_add: bool
-    may_remove: bool
-
-    @property
-    def id(self) -> str:
-        return f"f-{self.name}"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Parts:
-    """``items`` are seen at once."""
-
-    items: "tuple[BoundField | BoundChoice | BoundRows, ...]"
-    folds: tuple[Fold, ...]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Section:
-    number: int
-    title: str
-    parts: Parts
+Items = list[BoundField | BoundChoice | BoundRows]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -149,17 +36,23 @@ class Binding:
             Section(
                 number=place,
                 title=SECTIONS[number].title,
-                parts=self._parts(sorted(found[number], key=lambda node: place_of(node.name)), title="More"),
+                is_roomy=number < ROOMY,
+                parts=self._parts(sorted(found[number], key=lambda node: place_of(node.name)), title="More settings"),
             )
             for place, number in enumerate(sorted(found), start=1)
         )
 
     def _parts(self, members: list[Node], *, title: str) -> Parts:
-        items, loose, folds = [], [], []
+        """``title``: of the fold with fields that belong to no group."""
+        items: Items = []
+        loose: list[BoundField] = []
+        folds: list[Fold] = []
         for member in members:
             match member:
+                case Leaf() if _at_once(member):
+                    items.append(self._field(member))
                 case Leaf():
-                    (items if _at_once(member) else loose).append(self._field(member))
+                    loose.append(self._field(member))
                 case Group():
                     own, more = self._group(member)
                     items += own
@@ -172,30 +65,15 @@ class Binding:
                 case Rows():
                     items.append(self._rows(member))
         if loose:
-            folds.insert(0, _fold(members[0].name, title, "", loose))
+            folds.insert(0, _fold(title, loose))
         return Parts(items=tuple(items), folds=tuple(folds))
 
-    def _group(self, group: Group, label: str = "") -> tuple[list[BoundField | BoundChoice | BoundRows], list[Fold]]:
-        """What is seen at once, and one fold with the rest."""
+    def _group(self, group: Group, label: str = "") -> tuple[Items, list[Fold]]:
+        """What is seen at once, and folds with the rest: one of its own, and those of groups in it."""
         title = f"{label}, {group.label}" if label else group.label
-        items: list[BoundField | BoundChoice | BoundRows] = []
-        folded: list[BoundField] = []
-        folds: list[Fold] = []
-        for member in group.members:
-            match member:
-                case Leaf():
-                    (items if _at_once(member) else folded).append(self._field(member))  # type: ignore[arg-type]
-                case Group():
-                    own, more = self._group(member)
-                    items += own
-                    folds += more
-                case _:
-                    parts = self._parts([member], title=title)
-                    items += parts.items
-                    folds += parts.folds
-        if folded:
-            folds.insert(0, _fold(group.name, title, group.help, folded))
-        return items, folds
+        parts = self._parts(list(group.members), title=title)
+        own = [replace(fold, help=group.help) if fold.title == title else fold for fold in parts.folds]
+        return list(parts.items), own
 
     def _rows(self, rows: Rows) -> BoundRows:
         numbers = row_numbers(rows, self.texts)
@@ -236,18 +114,17 @@ class Binding:
     def _field(self, leaf: Leaf) -> BoundField:
         pattern, text = pattern_of(leaf.name), self.texts.get(leaf.name, "")
         offers = self.offering.offers.get(pattern, Offers())
-        choices = _choices(leaf, offers, text)
-        was = None if self.parent is None else self.parent.get(leaf.name, default_words(leaf))
-        now = default_words(leaf) if is_blank(text) else text.strip()
-        hint = self.offering.hints.get(leaf.name, "") or self.offering.hints.get(pattern, "")
+        choices = choices_of(leaf, offers, text)
+        default, was = default_words(leaf), None if self.parent is None else self.parent.get(leaf.name)
+        now = default if is_blank(text) else text.strip()
         return BoundField(
             name=leaf.name,
             label=leaf.label,
-            help=" ".join(filter(None, (leaf.help, _bounds(leaf), _none_words(leaf), hint))),
+            help=help_of(leaf, self.offering.hints.get(pattern, "")),
             unit=self.offering.units.get(pattern, leaf.unit),
             widget="select" if choices and offers.closed else "area" if leaf.type == LeafType.MAP else "text",
-            text=text,
-            placeholder="" if leaf.required else default_words(leaf),
+            text="" if choices and text == default else text,
+            placeholder=default,
             mode={LeafType.INTEGER: "numeric", LeafType.NUMBER: "decimal"}.get(leaf.type, "text"),
             required=leaf.required,
             wide=pattern in WIDE or leaf.type == LeafType.MAP,
@@ -259,97 +136,10 @@ class Binding:
         )
 
 
-def default_words(leaf: Leaf) -> str:
-    """The default as somebody would type it; empty where there is none."""
-    if leaf.required or leaf.default is None:
-        return ""
-    if leaf.type in (LeafType.LIST, LeafType.MAP) and not leaf.default:
-        return ""
-    return written(leaf, leaf.default)
-
-
-def hidden_texts(form: Choice, texts: Texts, shown: set[str]) -> Iterator[tuple[str, str]]:
-    """What was typed into fields that are not on the page now: it comes back with them."""
-    known = {pattern_of(name) for name in _names(form)}
-    for name, text in texts.items():
-        if name not in shown and pattern_of(name) in known and not is_blank(text):
-            yield name, text
-
-
-def shown_names(sections: tuple[Section, ...]) -> set[str]:
-    """Names of all fields on the page."""
-    return {name for section in sections for name in _shown(section.parts)}
-
-
-def _shown(parts: Parts) -> Iterator[str]:
-    for item in [*parts.items, *(item for fold in parts.folds for item in fold.items)]:
-        if isinstance(item, BoundRows):
-            for row in item.rows:
-                yield from _shown(row.parts)
-        else:
-            yield item.tag_name if isinstance(item, BoundChoice) else item.name
-
-
-def _names(node: Node) -> Iterator[str]:
-    match node:
-        case Leaf():
-            yield node.name
-        case Group():
-            for member in node.members:
-                yield from _names(member)
-        case Choice():
-            yield node.tag_name
-            for option in node.options.values():
-                yield from _names(option)
-        case Rows():
-            yield from _names(node.row)
-
-
 def _at_once(leaf: Leaf) -> bool:
     return leaf.required or pattern_of(leaf.name) in AT_ONCE
 
 
-def _fold(name: str, title: str, help_: str, items: list[BoundField]) -> Fold:
+def _fold(title: str, items: list[BoundField]) -> Fold:
     count = sum(not is_blank(item.text) for item in items)
-    return Fold(name=name, title=title, help=help_, items=tuple(items), set_count=count)
-
-
-def _choices(leaf: Leaf, offers: Offers, text: str) -> tuple[Offer, ...]:
-    """What a list shows. A value that is not offered any more stays, so that nothing typed is lost."""
-    found = list(offers.choices)
-    if leaf.type == LeafType.FLAG:
-        found = [Offer(value=YES, label="Yes"), Offer(value=NO, label="No")]
-    elif leaf.type == LeafType.CHOICE:
-        found = [Offer(value=value, label=value.replace("_", " ")) for value in leaf.choices]
-        found += [Offer(value=NONE, label="none")] * leaf.none_is_a_word
-    if not found or not offers.closed:
-        return tuple(found)
-    if leaf.type in (LeafType.FLAG, LeafType.CHOICE) and not leaf.required:
-        words = default_words(leaf)
-        default = next(one for one in found if one.value == words)
-        found = [Offer(value="", label=f"{default.label} (default)"), *(one for one in found if one is not default)]
-        text = "" if text == words else text
-    if text and text not in {one.value for one in found}:
-        found.append(Offer(value=text, label=f"{text} (not available)"))
-    return tuple(found)
-
-
-def _bounds(leaf: Leaf) -> str:
-    """``1 to 64.``, from the model."""
-    if leaf.type not in (LeafType.INTEGER, LeafType.NUMBER):
-        return ""
-    low, high = leaf.says.get("minimum"), leaf.says.get("maximum")
-    above, below = leaf.says.get("exclusiveMinimum"), leaf.says.get("exclusiveMaximum")
-    least = f"{_short(low)}" if low is not None else f"above {_short(above)}" if above is not None else ""
-    most = f"{_short(high)}" if high is not None else f"below {_short(below)}" if below is not None else ""
-    if least and most:
-        return f"{least} to {most}.".capitalize()
-    return f"At least {least}.".replace("At least above", "Above") if least else ""
-
-
-def _short(bound: float) -> str:
-    return f"{bound:,}" if isinstance(bound, int) or (abs(bound) < 1e15 and bound == int(bound)) else f"{bound:g}"
-
-
-def _none_words(leaf: Leaf) -> str:
-    return '"none" turns it off.' if leaf.none_is_a_word else ""
+    return Fold(name=items[0].name, title=title, help="", items=tuple(items), set_count=count)

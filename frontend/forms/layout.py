@@ -22,9 +22,10 @@ SECTIONS = (
         title="Data and environment",
         members=("dataset", "environment", "environments", "dataset_name", "executed_steps", "normalization"),
     ),
-    SectionPlan(title="How", members=()),  # and whatever else there is
+    SectionPlan(title="Settings", members=()),  # and whatever else there is
     SectionPlan(title="Limits", members=("budget", "priority", "project")),
 )
+ROOMY = 2  # the first sections hold few fields with long values
 REST = 3  # the section of fields that no plan names
 AT_ONCE = frozenset(
     {
@@ -57,8 +58,8 @@ AT_ONCE = frozenset(
 )
 """Optional fields that most people set; rows are written ``#``."""
 
-WIDE = frozenset({"head", "algorithm", "exploration", "environments", "policy.artifact", "dataset.id"})
-"""What takes the whole width."""
+WIDE = frozenset({"policy.artifact", "dataset.id", "environment.id", "environments.#.id"})
+"""Fields that take the whole width."""
 
 HIDDEN = frozenset({"cloned_from"})
 

@@ -100,9 +100,11 @@ class _Reader:
         return Group(name=name, label=label, help=help_, required=required, members=tuple(members))
 
     def _choice(self, name: str, label: str, help_: str, schema: Schema, *, required: bool) -> Choice:
+        """Options in the order of the union; its mapping is sorted by name."""
         told, options = schema["discriminator"], {}
-        for tag, reference in told["mapping"].items():
-            target = self.definitions[reference.rpartition("/")[2]]
+        tags = {reference: tag for tag, reference in told["mapping"].items()}
+        for reference in (option["$ref"] for option in schema["oneOf"]):
+            tag, target = tags[reference], self.definitions[reference.rpartition("/")[2]]
             title = target.get("x-label") or _humanised(tag)
             group = self._group(name, title, target.get("description", ""), target, required=True, default=None)
             options[tag] = group

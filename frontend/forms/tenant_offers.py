@@ -166,5 +166,5 @@ def _simulators_hint() -> str:
     known = runtime_simulators().namespaces
     if known is None:
         return ""
-    names = ", ".join(f"{name}/…" if name else "ManiSkill's ids" for name in known)
-    return f"Simulators running now: {names or 'none'}."
+    names = ", ".join(f"{name}/…" if name else "ManiSkill" for name in known)
+    return f"Simulators here: {names or 'none'}."

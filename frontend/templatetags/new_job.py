@@ -6,7 +6,7 @@ from django import template
 from django.utils.html import format_html
 from django.utils.safestring import SafeString
 
-from frontend.templatetags.console import money
+from frontend.templatetags.console import SYMBOLS, money
 from tenants.billing.usage.selectors import Cost
 
 register = template.Library()
@@ -25,7 +25,7 @@ def money_range(low: Decimal, high: Decimal, currency: str) -> str:
     first, last = exact(low, currency), exact(high, currency)
     if first == last:
         return last
-    return f"up to {last}" if low == 0 else f"{first}–{last}"
+    return f"up to {last}" if low == 0 else f"{first}–{last.removeprefix(SYMBOLS.get(currency, ''))}"
 
 
 @register.simple_tag

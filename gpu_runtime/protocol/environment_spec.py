@@ -4,11 +4,19 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from gpu_runtime.protocol.base import Message
+from gpu_runtime.protocol.base import Message, shown
 
 CameraKey = Annotated[str, Field(min_length=1, max_length=200)]
 CameraName = Annotated[str, Field(min_length=1, max_length=100, pattern=r"^[A-Za-z0-9_.-]+$")]
-MaxSteps = Annotated[int, Field(ge=1, le=100_000, description="Steps after which a try is cut off (truncated).")]
+MaxSteps = Annotated[
+    int,
+    Field(
+        ge=1,
+        le=100_000,
+        description="Steps after which a try is cut off (truncated).",
+        json_schema_extra=shown(unit="steps"),
+    ),
+]
 
 
 class EnvironmentSpec(Message):
@@ -21,14 +29,24 @@ class EnvironmentSpec(Message):
             max_length=200,
             pattern=r"^[A-Za-z0-9_.-]+(/[A-Za-z0-9_.-]+)?$",
             description="For example PushCube-v1, gym_pusht/PushT-v0 or libero_spatial/0.",
+            json_schema_extra=shown(label="Environment"),
         ),
     ]
     state: Annotated[
         Literal["proprioception", "privileged", "full"],
-        Field(description="What the state vector tells; it must be what the policy was trained on."),
+        Field(
+            description="What the state vector tells; it must be what the policy was trained on.",
+            json_schema_extra=shown(label="State vector"),
+        ),
     ] = "proprioception"
     control_mode: Annotated[str | None, Field(max_length=100, description="Default: the task's usual one.")] = None
-    max_steps: Annotated[MaxSteps | None, Field(description="Default and upper bound: the task's own limit.")] = None
+    max_steps: Annotated[
+        MaxSteps | None,
+        Field(
+            description="An episode is cut off after it. Default and upper bound: the task's own. It bounds the cost.",
+            json_schema_extra=shown(label="Step limit", unit="steps"),
+        ),
+    ] = None
     cameras: Annotated[
         dict[CameraKey, CameraName] | None,
         Field(

@@ -2,12 +2,15 @@
 
 from typing import Annotated, Literal
 
-from pydantic import Field, model_validator
+from pydantic import ConfigDict, Field, model_validator
 
-from gpu_runtime.protocol.base import Message
+from gpu_runtime.protocol.base import Message, shown
 
 LogStd = Annotated[float, Field(ge=-10, le=2)]
-HiddenSizes = Annotated[tuple[Annotated[int, Field(ge=8, le=4096)], ...], Field(min_length=1, max_length=6)]
+HiddenSizes = Annotated[
+    tuple[Annotated[int, Field(ge=8, le=4096)], ...],
+    Field(min_length=1, max_length=6, description="Units of each hidden layer, for example 128, 64."),
+]
 StochasticSteps = Annotated[
     Literal["one", "joint_mean", "joint_sum"],
     Field(
@@ -21,9 +24,21 @@ class GaussianSpec(Message):
     """Regression heads (OFT, MLP): a normal distribution around the regression, one learned log-std per action."""
 
     type: Literal["gaussian"] = "gaussian"
-    log_std_init: LogStd = -2.5
-    log_std_min: LogStd = -5.0
-    log_std_max: LogStd = 0.5
+    log_std_init: Annotated[
+        LogStd,
+        Field(
+            description="Logarithm of the std it begins with, in normalised actions: -1 is 0.37, -2.5 is 0.08.",
+            json_schema_extra=shown(label="Log-std at first"),
+        ),
+    ] = -2.5
+    log_std_min: Annotated[
+        LogStd,
+        Field(description="The learned log-std is never lower.", json_schema_extra=shown(label="Log-std, least")),
+    ] = -5.0
+    log_std_max: Annotated[
+        LogStd,
+        Field(description="The learned log-std is never higher.", json_schema_extra=shown(label="Log-std, most")),
+    ] = 0.5
 
     @model_validator(mode="after")
     def _in_order(self) -> "GaussianSpec":
@@ -36,8 +51,12 @@ class GaussianSpec(Message):
 class FlowSdeSpec(Message):
     """Flow heads (GR00T): the ODE's steps become steps of the SDE with the same marginals."""
 
+    model_config = ConfigDict(json_schema_extra=shown(label="Flow SDE"))
+
     type: Literal["flow_sde"] = "flow_sde"
-    noise_level: Annotated[float, Field(ge=0, le=1, description="0: the ODE itself.")] = 0.5
+    noise_level: Annotated[
+        float, Field(ge=0, le=1, description="Size of the SDE's noise; 0: the ODE itself, no exploration.")
+    ] = 0.5
     steps: StochasticSteps = "one"
 
 
@@ -45,8 +64,10 @@ class FlowNoiseSpec(Message):
     """Flow heads (GR00T): ODE steps plus normal noise whose std a small network learns."""
 
     type: Literal["flow_noise"] = "flow_noise"
-    std_min: Annotated[float, Field(gt=0, le=1)] = 0.08
-    std_max: Annotated[float, Field(gt=0, le=1)] = 0.16
+    std_min: Annotated[
+        float, Field(gt=0, le=1, description="Least std of the noise, in normalised actions; below the most.")
+    ] = 0.08
+    std_max: Annotated[float, Field(gt=0, le=1, description="Most std of the noise, in normalised actions.")] = 0.16
     hidden: HiddenSizes = (128, 64)
     steps: StochasticSteps = "one"
 
@@ -64,7 +85,15 @@ class ValueSpec(Message):
     """The critic: an MLP on the pooled prefix features and the normalised state."""
 
     hidden: HiddenSizes = (512, 256, 128)
-    lr: Annotated[float, Field(gt=0, le=1)] = 1e-4
+    lr: Annotated[
+        float,
+        Field(
+            gt=0,
+            le=1,
+            description="The critic's own step size.",
+            json_schema_extra=shown(label="Critic's learning rate"),
+        ),
+    ] = 1e-4
     standardize: Annotated[bool, Field(description="z-score the pooled features on your own frames.")] = True
     per_step: Annotated[
         bool, Field(description="One value per executed step instead of one per chunk; for rewards of single steps.")

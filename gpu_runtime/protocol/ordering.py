@@ -4,10 +4,12 @@ from typing import Annotated
 
 from pydantic import Field, field_validator
 
-from gpu_runtime.protocol.base import Message
+from gpu_runtime.protocol.base import Message, shown
 
 PRIORITY_DEFAULT = 5
-Name = Annotated[str, Field(min_length=1, max_length=200)]
+Name = Annotated[
+    str, Field(min_length=1, max_length=200, description="What you call the job; it also gets a number, such as J-12.")
+]
 Priority = Annotated[
     int, Field(ge=0, le=9, description="Order among your own jobs; higher first. Its price factor is at /prices.")
 ]
@@ -18,9 +20,21 @@ AmountText = Annotated[str, Field(pattern=r"^\d{1,6}(\.\d{1,12})?$", description
 class JobBudget(Message):
     """Where a job ends, whatever it has still to do: it stops at its next checkpoint and keeps what it made."""
 
-    max_cost: Annotated[AmountText | None, Field(description="Money, in the currency of your plan.")] = None
+    max_cost: Annotated[
+        AmountText | None,
+        Field(
+            description="Money, in the currency of your plan. The job stops at its next checkpoint after it.",
+            json_schema_extra=shown(label="Cost cap"),
+        ),
+    ] = None
     max_compute_s: Annotated[
-        int | None, Field(ge=1, le=10**9, description="Measured seconds of all three services, your shares of them.")
+        int | None,
+        Field(
+            ge=1,
+            le=10**9,
+            description="Measured seconds of all three services, your shares of them.",
+            json_schema_extra=shown(label="Compute cap", unit="s"),
+        ),
     ] = None
 
 
@@ -33,11 +47,11 @@ class OrderedSpec(Message):
         Field(
             max_length=50,
             pattern=r"^[a-z0-9][a-z0-9-]*$",
-            description="Its slug. Default: the API key's, else the tenant's default project.",
+            description="Its slug. Default: the API key's project, else the tenant's default one.",
         ),
     ] = None
     priority: Priority = PRIORITY_DEFAULT
-    budget: JobBudget = JobBudget()
+    budget: Annotated[JobBudget, Field(description="Where the job ends, whatever it has still to do.")] = JobBudget()
     tags: Annotated[tuple[Tag, ...], Field(max_length=20, description="Words to find the job by.")] = ()
     cloned_from: Annotated[
         str | None, Field(max_length=64, description="Id of the job of yours whose settings this one changes.")

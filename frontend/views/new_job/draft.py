@@ -7,11 +7,10 @@ from uuid import UUID, uuid4
 
 from django.http import QueryDict
 
-from frontend.forms.bound import default_words
-from frontend.forms.nodes import leaves
 from frontend.forms.posted import Texts, spec_of, texts_of
 from frontend.forms.presets import preset_texts
 from frontend.forms.schema import job_form
+from frontend.forms.walk import effective_texts
 from jobs.models import ArtifactKind, Job
 from jobs.selectors.jobs import artifact_get, job_get
 from tenants.datasets.models import VersionState
@@ -21,8 +20,7 @@ from tenants.models import DEFAULT_PROJECT, Tenant
 
 KIND_DEFAULT = "sft"
 KEY_FIELD = "idempotency_key"
-FIELDS_MAX = 1500  # of one form; Django's own bound on posted fields is lower
-_TEXT_MAX = 20_000  # characters of one field
+_OWN_FIELDS = (KEY_FIELD, "csrfmiddlewaretoken")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -43,10 +41,7 @@ class Draft:
         """Every setting of the parent in words, its defaults too."""
         if self.parent is None:
             return None
-        given, form = clone_texts(self.parent), job_form()
-        kind = form.chosen(given)
-        words = {leaf.name: default_words(leaf) for leaf in leaves(kind) if leaf.name not in given}
-        return words | given
+        return dict(effective_texts(job_form(), clone_texts(self.parent)))
 
 
 def draft_of_query(tenant: Tenant, query: Mapping[str, str]) -> Draft:
@@ -63,9 +58,7 @@ def draft_of_query(tenant: Tenant, query: Mapping[str, str]) -> Draft:
 
 def draft_of_post(tenant: Tenant, posted: QueryDict) -> Draft:
     """What was typed; ``preset``, ``add`` and ``remove`` are buttons that change it."""
-    names = list(posted)[:FIELDS_MAX]
-    texts = {name: posted[name].replace("\r\n", "\n")[:_TEXT_MAX] for name in names if name != KEY_FIELD}
-    texts.pop("csrfmiddlewaretoken", None)
+    texts = {name: str(posted[name]).replace("\r\n", "\n") for name in posted if name not in _OWN_FIELDS}
     if texts.get("kind") not in job_form().options:
         texts["kind"] = KIND_DEFAULT
     preset, added, removed = (texts.pop(name, "") for name in ("preset", "add", "remove"))

@@ -1,12 +1,11 @@
 """What would become of the specification in the form: cost, hold, place in line, and everything that is refused."""
 
 from collections.abc import Collection, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from decimal import Decimal
 from typing import Any
 
-from frontend.forms.refused import Placed, placed
-from frontend.refusals import Refusal, refusal_of
+from frontend.forms.refused import NOTHING, Placed, placed
 from frontend.templatetags.console import METER_WORDS
 from jobs.services.estimates.estimate import Estimate, EstimateLine, Figure
 from jobs.services.estimates.forecast import Forecast, job_forecast
@@ -53,13 +52,12 @@ class Wait:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Judged:
-    """``forecast``: None while the specification itself is refused, for which ``refusal`` says why.
+    """``forecast``: None while the specification itself is refused.
 
-    ``cap``: money at which the job stops, None without one; ``cap_permille``: the high end of the cost against it.
+    ``places``: where on the form the refusals stand. ``cap``: money at which the job stops, None without one.
     """
 
     forecast: Forecast | None
-    refusal: Refusal | None
     places: Placed
     rows: tuple[Row, ...] = ()
     cap: Decimal | None = None
@@ -68,6 +66,16 @@ class Judged:
     @property
     def estimate(self) -> Estimate | None:
         return None if self.forecast is None else self.forecast.estimate
+
+    @property
+    def needed(self) -> list[str]:
+        """Fields that only have to be filled in, in the order of the form."""
+        return [name for name in self.places.fields if name in self.places.missing]
+
+    @property
+    def wrong(self) -> dict[str, str]:
+        """The other refused fields with what is wrong."""
+        return {name: told for name, told in self.places.fields.items() if name not in self.places.missing}
 
     @property
     def wait_words(self) -> str:
@@ -85,8 +93,7 @@ class Judged:
     @property
     def faults(self) -> int:
         """How many things have to change before it can be submitted."""
-        own = len(self.refusal.fields) or 1 if self.refusal else 0
-        return own + (len(self.forecast.refusals) if self.forecast else 0)
+        return self.places.count if self.forecast is None else len(self.forecast.refusals)
 
 
 def judge(*, tenant: Tenant, actor: Actor, spec: Any, names: Collection[str]) -> Judged:
@@ -94,18 +101,22 @@ def judge(*, tenant: Tenant, actor: Actor, spec: Any, names: Collection[str]) ->
     try:
         forecast = job_forecast(tenant=tenant, actor=actor, spec=spec)
     except ApplicationError as error:
-        refusal = refusal_of(error)
-        return Judged(forecast=None, refusal=refusal, places=placed(refusal.fields, names))
+        return Judged(forecast=None, places=placed(error, names))
     cap = (spec.get("budget") or {}).get("max_cost")
-    beside = {one.pointer: one.detail for refused in forecast.refusals for one in refused.errors}
     return Judged(
         forecast=forecast,
-        refusal=None,
-        places=placed(beside, names),
+        places=_beside(forecast, names),
         rows=tuple(_row(line) for line in forecast.estimate.lines),
         cap=None if cap is None else Decimal(cap),
         in_use=tuple(_in_use(tenant)),
     )
+
+
+def _beside(forecast: Forecast, names: Collection[str]) -> Placed:
+    """Refusals of money and limits that name a field."""
+    every = [placed(refused, names) for refused in forecast.refusals if refused.errors]
+    fields = {name: sentence for one in every for name, sentence in one.fields.items()}
+    return replace(NOTHING, fields=fields)
 
 
 def _row(line: EstimateLine) -> Row:

@@ -1,0 +1,57 @@
+"""What a form says of a field beside its explanation: its default, its bounds, the values of a list."""
+
+from frontend.forms.nodes import Leaf, LeafType
+from frontend.forms.offers import Offer, Offers
+from frontend.forms.texts import NO, NONE, YES, written
+
+
+def default_words(leaf: Leaf) -> str:
+    """The default as somebody would type it; empty where there is none."""
+    if leaf.required or leaf.default is None:
+        return ""
+    if leaf.type in (LeafType.LIST, LeafType.MAP) and not leaf.default:
+        return ""
+    return written(leaf, leaf.default)
+
+
+def choices_of(leaf: Leaf, offers: Offers, text: str) -> tuple[Offer, ...]:
+    """What a list shows. A value that is not offered any more stays, so that nothing typed is lost."""
+    found = list(offers.choices)
+    if leaf.type == LeafType.FLAG:
+        found = [Offer(value=YES, label="Yes"), Offer(value=NO, label="No")]
+    elif leaf.type == LeafType.CHOICE:
+        found = [Offer(value=value, label=value.replace("_", " ")) for value in leaf.choices]
+        found += [Offer(value=NONE, label="none")] * leaf.none_is_a_word
+    if not found or not offers.closed:
+        return tuple(found)
+    if leaf.type in (LeafType.FLAG, LeafType.CHOICE) and not leaf.required:
+        words = default_words(leaf)
+        label = next((f"{one.label} (default)" for one in found if one.value == words), "Default")
+        found = [Offer(value="", label=label), *(one for one in found if one.value != words)]
+        text = "" if text == words else text
+    if text and text not in {one.value for one in found}:
+        found.append(Offer(value=text, label=f"{text} (not available)"))
+    return tuple(found)
+
+
+def help_of(leaf: Leaf, hint: str) -> str:
+    """Its explanation, what is allowed, and ``hint``: what is so at this moment."""
+    none = '"none" turns it off.' if leaf.none_is_a_word else ""
+    return " ".join(filter(None, (leaf.help, _bounds(leaf), none, hint)))
+
+
+def _bounds(leaf: Leaf) -> str:
+    """``1 to 64.``, from the model."""
+    if leaf.type not in (LeafType.INTEGER, LeafType.NUMBER):
+        return ""
+    low, high = leaf.says.get("minimum"), leaf.says.get("maximum")
+    above, below = leaf.says.get("exclusiveMinimum"), leaf.says.get("exclusiveMaximum")
+    least = f"{_short(low)}" if low is not None else f"above {_short(above)}" if above is not None else ""
+    most = f"{_short(high)}" if high is not None else f"below {_short(below)}" if below is not None else ""
+    if least and most:
+        return f"{least} to {most}.".capitalize()
+    return f"At least {least}.".replace("At least above", "Above") if least else ""
+
+
+def _short(bound: float) -> str:
+    return f"{bound:,}" if isinstance(bound, int) or (abs(bound) < 1e15 and bound == int(bound)) else f"{bound:g}"
