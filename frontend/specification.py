@@ -7,10 +7,7 @@ from typing import Any
 
 NOT_COMPARED = frozenset({"cloned_from"})  # of every clone it differs
 _GENERAL = "General"
-_WORDS = {
-    "rl": "RL", "lr": "learning rate", "lora": "LoRA", "pca": "PCA", "id": "ID", "gae": "GAE", "kl": "KL",
-    "env": "environment", "envs": "environments", "max": "most", "ppo": "PPO",
-}  # fmt: skip
+_WORDS = {"rl": "RL", "lr": "learning rate", "pca": "PCA", "id": "ID", "gae": "GAE", "kl": "KL", "eps": "epsilon"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -72,11 +69,13 @@ def words(name: str) -> str:
 
 
 def written(value: Any) -> str:
-    """A value as people write it: text bare, nothing as ``none``, the rest as JSON."""
-    if value is None:
+    """A value as people write it: text bare, lists with commas, nothing as ``none``, the rest as JSON."""
+    if value is None or value == []:
         return "none"
     if isinstance(value, bool):
         return "yes" if value else "no"
+    if isinstance(value, list) and not any(isinstance(item, (Mapping, list)) for item in value):
+        return ", ".join(written(item) for item in value)
     return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
 
 

@@ -6,9 +6,10 @@ from datetime import datetime, timedelta
 
 from jobs.models import Job
 from jobs.selectors.pace import Pace
-from jobs.states import TERMINAL, JobState
+from jobs.states import JobState
 
 _BEFORE_WORK = (JobState.QUEUED, JobState.STARTING)
+_WAY = (*_BEFORE_WORK, JobState.RUNNING)
 _STEPS_FOR_A_GUESS = 2
 
 
@@ -22,40 +23,35 @@ class Entry:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Phase:
-    """A state before the present one, with the time spent in it, or one that is still to come (None)."""
+    """A state that is over, and the time spent in it, however often it was entered."""
 
     state: JobState
-    spent: timedelta | None
+    spent: timedelta
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StateLine:
-    """``since``: when the present state was entered; ``done_at``: None where nobody can know it yet."""
+    """``since``: when the present state was entered. ``left``, ``done_at``: None where nobody can know them yet."""
 
-    phases: tuple[Phase, ...]
+    past: tuple[Phase, ...]
+    to_come: tuple[JobState, ...]
     since: datetime
+    left: timedelta | None
     done_at: datetime | None
-    entries: int  # changes of state so far; more than the usual ones after a restart
 
 
 def state_line(job: Job, entries: Sequence[Entry], pace: Pace | None, *, now: datetime) -> StateLine:
     """What the line on a job's page says. ``entries`` in order; ``now`` is the server's clock."""
     entries = entries or [Entry(state=job.state, at=job.created_at)]
     spent = time_in_states(entries, until=job.finished_at or now)
-    phases = []
-    for state in _BEFORE_WORK:
-        if state == job.state:
-            break
-        if state in spent or job.state not in TERMINAL:
-            phases.append(Phase(state=state, spent=spent.get(state)))
-    to_come = _BEFORE_WORK[len(phases) + 1 :] if job.state in _BEFORE_WORK else ()
-    phases += [Phase(state=state, spent=None) for state in to_come]
+    before = _BEFORE_WORK[: _BEFORE_WORK.index(JobState(job.state))] if job.state in _BEFORE_WORK else _BEFORE_WORK
     left = time_left(step=job.step, total=job.total_steps, pace=pace) if job.state == JobState.RUNNING else None
     return StateLine(
-        phases=tuple(phases),
+        past=tuple(Phase(state=state, spent=spent[state]) for state in before if state in spent),
+        to_come=_WAY[_WAY.index(JobState(job.state)) + 1 :] if job.state in _WAY else (),
         since=_since(entries, job.state),
+        left=left,
         done_at=None if left is None else now + left,
-        entries=len(entries),
     )
 
 

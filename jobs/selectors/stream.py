@@ -9,6 +9,7 @@ from jobs.selectors.jobs import job_get
 from tenants.models import Tenant
 from tenants.scope import tenant_scope
 
+_POINT_NAMES = ("seq", "attempt", "series", "step", "value", "special")
 _SPAN = 250  # numbers per page; one number holds one event or all series of one step
 
 
@@ -38,10 +39,13 @@ def stream_page(tenant: Tenant, job_id: UUID, *, after: int) -> StreamPage:
         window = {"job_id": job.pk, "seq__gt": after, "seq__lte": seq}
         events = [event_row(event) for event in JobEvent.objects.filter(**window).order_by("seq")]
         points = MetricPoint.objects.filter(**window).order_by("seq", "series")
-        names = ("seq", "attempt", "series", "step", "value", "special")
-        return StreamPage(
-            events=events, metrics=list(points.values(*names)), job=job, seq=seq, more=seq < job.last_seq
-        )
+        metrics = [_point_row(point) for point in points.values(*_POINT_NAMES, "occurred_at")]
+        return StreamPage(events=events, metrics=metrics, job=job, seq=seq, more=seq < job.last_seq)
+
+
+def _point_row(point: dict[str, Any]) -> dict[str, Any]:
+    """``time`` is in seconds since 1970, as in the columns of curves."""
+    return {**{name: point[name] for name in _POINT_NAMES}, "time": round(point["occurred_at"].timestamp(), 3)}
 
 
 def event_page(tenant: Tenant, job_id: UUID, *, after: int, limit: int) -> StreamPage:
@@ -73,9 +77,14 @@ def event_row(event: JobEvent) -> dict[str, Any]:
     }
 
 
-def latest_events(tenant: Tenant, job_id: UUID, *, limit: int) -> list[dict[str, Any]]:
-    """The newest events, newest first. Films are left out: they are many, and would push out everything else."""
+def notable_events(tenant: Tenant, job_id: UUID, *, limit: int, before: int | None = None) -> list[dict[str, Any]]:
+    """The newest events, or those before a number, newest first: changes of state, versions, files, warnings.
+
+    Films are left out, as are usual lines of the log: they are many, and would push out everything else.
+    """
     with tenant_scope(tenant):
         events = JobEvent.objects.filter(job_id=job_get(tenant, job_id).pk)
-        told = events.exclude(type="artifact", data__kind=ArtifactKind.VIDEO).order_by("-seq")
-        return [event_row(event) for event in told[:limit]]
+        told = events.exclude(type="artifact", data__kind=ArtifactKind.VIDEO).exclude(type="log", data__level="info")
+        if before is not None:
+            told = told.filter(seq__lt=before)
+        return [event_row(event) for event in told.order_by("-seq")[:limit]]

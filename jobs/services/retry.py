@@ -11,11 +11,13 @@ from jobs.states import LIVE
 from tenants.errors import ApplicationError
 from tenants.identity import Actor
 from tenants.models import Tenant
+from tenants.scope import tenant_scope
 
 
 def retry_spec(job: Job) -> dict[str, object]:
     """The specification of a job as it would be submitted again; its name and tags are those it has now."""
-    tags = sorted(tag.name for tag in job.tags.all())
+    with tenant_scope(job.tenant):
+        tags = sorted(job.tags.values_list("name", flat=True))
     return {**job.spec, "name": job.name, "tags": tags, "cloned_from": str(job.pk)}
 
 

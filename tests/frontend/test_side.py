@@ -78,16 +78,18 @@ def test_work_that_is_not_billed_is_said_with_its_reason_on_the_page_and_in_the_
 def test_many_films_do_not_push_the_other_events_off_the_page(story: Story, runtime: InMemoryRuntime):
     job, key = start_policy_job(story.alice, runtime, "evaluation")
     runtime.tell_state(*key, WorkloadState.RUNNING)
-    runtime.tell(*key, LogWritten(level="info", message="waiting for a seat"))
+    runtime.tell(*key, LogWritten(level="info", message="as usual"))
+    runtime.tell(*key, LogWritten(level="warning", message="a seat was lost"))
     for _ in range(EVENTS_SHOWN + 1):
         publish(runtime, key, "video", b"film", media_type="video/mp4")
     publish(runtime, key, "evaluation", b"{}", media_type="application/json")
     relay_all(runtime)
     page = story.alice.browser().get(f"/jobs/{job.pk}/").content.decode()
     events = page[page.index("data-events") :]
-    for words in ("Queued", "Running", "waiting for a seat", "Evaluation finished"):
+    for words in ("Queued", "Running", "a seat was lost", "Evaluation finished"):
         assert words in events
     assert "Video of an episode" not in events
+    assert "as usual" not in events
 
 
 def test_a_job_that_made_nothing_has_an_empty_hidden_card(story: Story, runtime: InMemoryRuntime):

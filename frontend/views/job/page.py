@@ -1,5 +1,6 @@
-"""One job: state, charts, results, cost, events, and what it made."""
+"""One job's page: what is on it whichever tab is open, and the parts of it that are read anew while it lives."""
 
+import hashlib
 from typing import Any
 from uuid import UUID
 
@@ -8,92 +9,114 @@ from django.shortcuts import render
 from django.utils import timezone
 from django.views.decorators.http import require_safe
 
-from frontend.evaluations import Report, ReportUnreadable, read_report
 from frontend.facts import job_facts, subject_of
-from frontend.lineage import heirs_of, made_by
-from frontend.successes import latest_successes
-from frontend.templatetags.console import FREE_WORDS, METER_WORDS
-from frontend.videos import OUTCOMES, Wish, gallery
-from frontend.views.charts import charts_context
+from frontend.lineage import made_by
+from frontend.markdown import markdown
+from frontend.spending import job_money
+from frontend.state_line import Entry, state_line
+from frontend.views.job.tabs import tab_counts, tab_of
 from frontend.views.page import frame, page
-from jobs.models import Artifact, Job
+from jobs.models import Job
 from jobs.selectors.jobs import job_get
 from jobs.selectors.line import queue_places
+from jobs.selectors.pace import recent_pace, state_changes
 from jobs.selectors.runtime import runtime_report
 from jobs.selectors.shares import compute_share
-from jobs.selectors.stream import latest_events
+from jobs.selectors.stream import notable_events
 from jobs.states import TERMINAL, JobState
-from tenants.billing.usage.selectors import job_cost
+from tenants.models import Tenant
 from tenants.permissions import Permission
 from tenants.requests import PageRequest
+from tenants.scope import tenant_scope
 
-EVENTS_SHOWN = 100
+EVENTS_SHOWN = 6  # beside the tabs; all of them have a tab
 
 
 @require_safe
 @page(Permission.JOBS_READ)
 def job_page(request: PageRequest, job_id: UUID) -> HttpResponse:
-    """Everything about one job; script keeps it live."""
+    """Everything about one job; only what the open tab shows is read. Script keeps it live."""
+    return show_job(request, job_get(request.tenant, job_id))
+
+
+def show_job(request: PageRequest, job: Job, more: dict[str, Any] | None = None, *, status: int = 200) -> HttpResponse:
+    """The page of a job, with ``more`` in its context: what was refused, for example."""
+    tab = tab_of(request, job)
+    context = frame(request, "jobs") | now_context(request, job) | about_context(request, job)
+    context |= {
+        "tab": tab,
+        "tabs": tab_counts(request.tenant, job),
+        "events": notable_events(request.tenant, job.pk, limit=EVENTS_SHOWN),
+        "live": live_data(job, tab.name),
+    }
+    return render(request, "console/job/page.html", context | tab.context(request, job) | (more or {}), status=status)
+
+
+@require_safe
+@page(Permission.JOBS_READ)
+def job_now(request: PageRequest, job_id: UUID) -> HttpResponse:
+    """State, actions and cost as they are now, for the script that keeps them fresh."""
     job = job_get(request.tenant, job_id)
-    may_cancel = request.actor.may(Permission.JOBS_WRITE) and job.state not in TERMINAL
-    context = frame(request, "jobs") | {
+    return render(request, "console/job/now.html", now_context(request, job))
+
+
+def now_context(request: PageRequest, job: Job) -> dict[str, Any]:
+    """What changes by itself while a job lives; a fixed number of queries."""
+    now, tenant = timezone.now(), request.tenant
+    pace = recent_pace(tenant, job, now=now) if job.state == JobState.RUNNING else None
+    entries = [Entry(state=state, at=at) for state, at in state_changes(tenant, job.pk)]
+    may_write, ended = request.actor.may(Permission.JOBS_WRITE), job.state in TERMINAL
+    return {
         "job": job,
-        "subject": subject_of(job),
+        "now": now,
+        "line": state_line(job, entries, pace, now=now),
+        "money": job_money(tenant, job, pace, now=now),
+        "share": compute_share(tenant, job),
         "place": queue_places(job.tenant_id, [job]).get(job.pk),
-        "cost": job_cost(request.tenant, job.pk),
-        "share": compute_share(request.tenant, job),
-        "events": latest_events(request.tenant, job.pk, limit=EVENTS_SHOWN),
-        "may_cancel": may_cancel and job.state != JobState.CANCELLING,
-        "now": timezone.now(),
-        "runtime": None if job.state in TERMINAL else runtime_report(),
-        "live": _live_data(job),
+        "runtime": None if ended else runtime_report(),
+        "may_write": may_write,
+        "may_cancel": may_write and not ended and job.state != JobState.CANCELLING,
+        "may_retry_job": may_write and ended,
     }
-    return render(
-        request, "console/job/page.html", context | charts_context(request, job) | _origin_and_results(request, job)
-    )
 
 
-def _origin_and_results(request: PageRequest, job: Job) -> dict[str, Any]:
-    """What it started from, and what it published so far; videos are many, so they have a list of their own."""
-    made = made_by(request.tenant, job)
-    told: dict[str, Any] = {
+def about_context(request: PageRequest, job: Job) -> dict[str, Any]:
+    """What people said of the job, what it is about, and what came of it."""
+    with tenant_scope(request.tenant):
+        parent = job.cloned_from
+    return {
+        "subject": subject_of(job),
         "facts": job_facts(job),
-        "made": made,
+        "tags": tags_of(request.tenant, job),
+        "parent": parent,
+        "note": note_of(job),
+        "draft": None,
+        "made": made_by(request.tenant, job),
         "may_retry": request.actor.may(Permission.DATASETS_WRITE),
-        "heirs": _with_success(request, heirs_of(request.tenant, job)),
     }
-    if job.kind == "evaluation":
-        told["gallery"] = gallery(request.tenant, job.pk, Wish.of(request.GET.dict()))
-        told["outcomes"] = OUTCOMES
-        told |= _report(made.artifacts)
-    return told
 
 
-def _with_success(request: PageRequest, jobs: list[Job]) -> list[dict[str, Any]]:
-    known = latest_successes(request.tenant, jobs)
-    return [{"job": job, "success": known.get(job.pk)} for job in jobs]
+def note_of(job: Job) -> dict[str, Any]:
+    """For console/job/note.html. ``seal`` tells whether the note itself is what somebody began to edit."""
+    return {"text": job.note, "html": markdown(job.note), "described": job.described, "seal": seal(job.note)}
 
 
-def _report(artifacts: list[Artifact]) -> dict[str, Any]:
-    """The newest report as rows; a report nobody can read is said to be so, the rest of the page stays."""
-    newest = next((artifact for artifact in artifacts if artifact.kind == "evaluation"), None)
-    if newest is None:
-        return {}
-    try:
-        report: Report | None = read_report(newest.manifest)
-    except ReportUnreadable:
-        report = None
-    return {"report": report, "report_artifact": newest}
+def seal(note: str) -> str:
+    return hashlib.sha256(note.encode()).hexdigest()
 
 
-def _live_data(job: Job) -> dict[str, Any]:
+def tags_of(tenant: Tenant, job: Job) -> list[str]:
+    with tenant_scope(tenant):
+        return sorted(job.tags.values_list("name", flat=True))
+
+
+def live_data(job: Job, tab: str) -> dict[str, Any]:
     """What the page's script starts from."""
     return {
         "id": str(job.pk),
+        "tab": tab,
         "state": job.state,
+        "attempt": job.attempt,
         "seq": job.last_seq,
-        "startedAt": job.started_at.isoformat() if job.started_at else None,
-        "finishedAt": job.finished_at.isoformat() if job.finished_at else None,
         "now": timezone.now().isoformat(),
-        "words": {"meters": METER_WORDS, "free": FREE_WORDS},
     }

@@ -40,6 +40,14 @@ export function clockText(iso) {
   return CLOCK.format(new Date(iso));
 }
 
+export function wholeText(iso) {
+  return WHOLE.format(new Date(iso));
+}
+
+export function hourText(iso) {
+  return HOUR.format(new Date(iso));
+}
+
 // A clock that started at the server's time and runs with the browser's monotonic timer.
 export function serverClock(nowIso) {
   const offset = Date.parse(nowIso) - performance.now();
