@@ -1,19 +1,16 @@
-"""Money: what the month has come to, budgets, invoices, and one invoice as a page to read and to print."""
+"""Invoices: the list, and one invoice as a page to read and to print."""
 
 from uuid import UUID
 
 from django.core.paginator import Paginator
 from django.http import HttpResponse
 from django.shortcuts import render
-from django.utils import timezone
 from django.views.decorators.http import require_safe
 
 from frontend.views.page import frame, page
-from tenants.billing.budgets.reads import budget_list, budget_states
 from tenants.billing.invoices.reads import due_of, invoice_get, invoice_list
 from tenants.billing.ledger.balances import balance_of
 from tenants.billing.models import InvoiceKind, LineKind
-from tenants.billing.usage.periods import month_of
 from tenants.permissions import Permission
 from tenants.requests import PageRequest
 
@@ -24,16 +21,15 @@ _OF_USAGE = (LineKind.USAGE, LineKind.LATE_USAGE)
 @require_safe
 @page(Permission.BILLING_READ)
 def invoice_table(request: PageRequest) -> HttpResponse:
-    """Balance, budgets, and every invoice, newest first."""
+    """Every invoice, newest first, and what is to be paid."""
     invoices = invoice_list(request.tenant).order_by("-created_at", "-pk")
-    month = month_of(timezone.now())
-    context = frame(request, "billing") | {
+    context = frame(request, "usage") | {
+        "tab": "invoices",
         "shown": Paginator(invoices, PER_PAGE).get_page(request.GET.get("page")),
         "balance": balance_of(request.tenant),
-        "budgets": budget_states(list(budget_list(request.tenant).order_by("created_at")), month),
         "currency": request.tenant.currency,
     }
-    return render(request, "console/invoices.html", context)
+    return render(request, "console/billing/invoices.html", context)
 
 
 @require_safe
@@ -42,7 +38,7 @@ def invoice_page(request: PageRequest, invoice_id: UUID) -> HttpResponse:
     """One invoice or credit note."""
     invoice = invoice_get(request.tenant, invoice_id)
     lines = sorted(invoice.lines.all(), key=lambda line: line.position)
-    context = frame(request, "billing") | {
+    context = frame(request, "usage") | {
         "invoice": invoice,
         "lines": lines,
         "due": due_of(invoice),
@@ -50,4 +46,4 @@ def invoice_page(request: PageRequest, invoice_id: UUID) -> HttpResponse:
         "notes": sorted(invoice.corrections.all(), key=lambda note: note.number or ""),
         "has_units": any(line.kind in _OF_USAGE for line in lines),
     }
-    return render(request, "console/invoice.html", context)
+    return render(request, "console/billing/invoice.html", context)

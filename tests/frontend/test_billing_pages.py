@@ -87,8 +87,8 @@ def test_a_void_invoice_says_that_nothing_is_to_be_paid(alice: Person) -> None:
 def test_the_page_of_the_money_shows_budgets_and_what_is_left(alice: Person) -> None:
     alice.api.post("/api/v1/budgets", {"amount": "10", "hard": True})
     use(alice.tenant, 180_000, at=timezone.now().replace(tzinfo=None).isoformat())
-    text = read(alice, "/billing/invoices/")
-    for figure in ("jobs stop when it is used up", "€9.00, 80&nbsp;% passed", "€1.00", "€10.00"):
+    text = read(alice, "/billing/budgets/")
+    for figure in ("jobs stop at their next checkpoint", "€9.00", "80&nbsp;% passed", "€1.00 left", "€10.00"):
         assert figure in text
 
 

@@ -29,10 +29,21 @@ class BudgetState:
     def left(self) -> Decimal:
         return self.budget.amount - self.spent - self.reserved
 
+    @property
+    def over(self) -> Decimal:
+        """By how much more than the budget is spent or reserved."""
+        return max(-self.left, ZERO)
+
 
 def budget_list(tenant: Tenant) -> QuerySet[Budget]:
     """Budgets in force."""
     return Budget.objects.filter(tenant=tenant, ended_at=None).select_related("project", "tenant")
+
+
+def alert_list(tenant: Tenant) -> QuerySet[BudgetAlert]:
+    """Every threshold that was passed and told, newest first; of budgets that have ended too."""
+    rows = BudgetAlert.objects.filter(budget__tenant=tenant).select_related("budget__project")
+    return rows.order_by("-created_at", "-pk")
 
 
 def budget_states(budgets: Sequence[Budget], month: date) -> list[BudgetState]:

@@ -18,6 +18,7 @@ from rest_framework.response import Response
 from rest_framework.views import APIView
 
 from gpu_runtime.protocol.base import Message
+from tenants.billing.models import Meter
 from tenants.billing.usage import selectors
 from tenants.billing.usage.selectors import GroupBy, UsageFilter, UsageTotal
 from tenants.bodies import parse_query
@@ -48,6 +49,7 @@ class UsageQuery(Message):
     job: UUID | None = None
     project: UUID | None = None
     key: UUID | None = None
+    meter: Meter | None = None
     since: Day | None = None
     until: Day | None = None
     group_by: Annotated[GroupBy, Field(description="What the rows are about.")] = "meter"
@@ -88,6 +90,7 @@ USAGE_PARAMETERS = [
     OpenApiParameter("job", OpenApiTypes.UUID, description="Only this job."),
     OpenApiParameter("project", OpenApiTypes.UUID, description="Only jobs of this project."),
     OpenApiParameter("key", OpenApiTypes.UUID, description="Only jobs submitted with this API key."),
+    OpenApiParameter("meter", str, enum=Meter.values, description="Only this meter."),
     OpenApiParameter("since", OpenApiTypes.DATE, description="Only what happened on this UTC day or later."),
     OpenApiParameter("until", OpenApiTypes.DATE, description="Only what happened before this UTC day."),
     OpenApiParameter("group_by", str, enum=["meter", "job", "day", "project", "key"], default="meter"),
@@ -139,6 +142,7 @@ def _totals(request: TenantRequest) -> tuple[UsageQuery, list[UsageTotal]]:
         job_id=query.job,
         project_id=bound.pk if bound is not None else query.project,
         key_id=query.key,
+        meter=query.meter,
     )
     return query, selectors.usage_totals(request.tenant, group_by=query.group_by, wanted=wanted)
 

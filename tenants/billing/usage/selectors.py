@@ -34,6 +34,7 @@ __all__ = [
     "spent_of_job",
     "spent_of_key",
     "tenant_cost",
+    "tenant_total",
     "usage_totals",
 ]
 
@@ -49,13 +50,14 @@ _COLUMN: dict[GroupBy, str] = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UsageFilter:
-    """Which usage: within [since, until) days, of one job, project or key. None: of all."""
+    """Which usage: within [since, until) days, of one job, project, key or meter. None: of all."""
 
     since: date | None = None
     until: date | None = None
     job_id: UUID | None = None
     project_id: UUID | None = None
     key_id: UUID | None = None
+    meter: str | None = None
 
     def apply(self, rows: QuerySet[UsageRollup]) -> QuerySet[UsageRollup]:
         wanted = {
@@ -64,6 +66,7 @@ class UsageFilter:
             "job_id": self.job_id,
             "project_id": self.project_id,
             "key_id": self.key_id,
+            "meter": self.meter,
         }
         return rows.filter(**{name: value for name, value in wanted.items() if value is not None})
 
@@ -95,6 +98,12 @@ def tenant_cost(tenant: Tenant, *, since: datetime | None = None, until: datetim
     """What a tenant has used within [since, until), both midnight UTC. Raises ValueError for other moments."""
     with tenant_scope(tenant):
         wanted = UsageFilter(since=since and _day(since), until=until and _day(until))
+        return cost_of(wanted.apply(UsageRollup.objects.all()), tenant.currency)
+
+
+def tenant_total(tenant: Tenant, wanted: UsageFilter) -> Cost:
+    """What a tenant has used of anything that can be asked for, by meter."""
+    with tenant_scope(tenant):
         return cost_of(wanted.apply(UsageRollup.objects.all()), tenant.currency)
 
 
