@@ -1,26 +1,22 @@
 """Charts of evaluations and of collecting rollouts: a step is an episode."""
 
+import dataclasses
+
 from frontend.charts.model import Board, Chart, Curve, Group
+from frontend.charts.services import PREDICTED, group_size, predict_latency
 
 _PREDICTIONS = (
-    Chart(
-        id="predict",
-        title="Predict latency, p95",
-        unit="ms",
-        curves=(Curve(series="service/predict_p95_ms", label="p95", color=2),),
-        note="From asking for an action to having it, waiting included.",
-    ),
-    Chart(
-        id="group",
-        title="Group size",
+    predict_latency(),
+    group_size(
         unit="requests per shared forward",
-        curves=(Curve(series="service/predict_group_size", label="requests", color=5),),
         note="How many requests shared the frozen base with this job's.",
+        curves=(dataclasses.replace(PREDICTED, label="requests"),),
     ),
 )
 
 EVALUATION = Board(
     unit="episode",
+    step="Episode",
     groups=(
         Group(
             title="Episodes",
@@ -70,6 +66,7 @@ EVALUATION = Board(
 
 ROLLOUT = Board(
     unit="episode",
+    step="Episode",
     groups=(
         Group(
             title="Episodes",

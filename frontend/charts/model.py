@@ -60,6 +60,12 @@ class Chart:
     needs: Needs = Needs.NOTHING
     reach: str = ""  # path of a number in the specification; curves that begin above it can have no points
 
+    @property
+    def words(self) -> str:
+        """What a search finds it by."""
+        names = (name for curve in self.curves for name in (curve.label, curve.series))
+        return " ".join((self.title, self.unit, *names)).lower()
+
     def applies(self, spec: Mapping[str, Any]) -> bool:
         """False where ``spec`` has nothing this chart could show."""
         return not self.needs or bool(value_at(spec, self.needs))
@@ -87,13 +93,23 @@ class Group:
     charts: tuple[Chart, ...]
 
 
+RELATIVE_TIME = ("@relative", "Relative time")  # since the job started
+WALL_TIME = ("@wall", "Wall time")  # in the viewer's zone
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Board:
-    """All charts of one kind. ``unit``: what a step counts; ``x_axes``: (series or "", words) to choose from."""
+    """All charts of one kind. ``unit``: what a step counts; ``x_axes``: (series, words) that may take its place."""
 
     unit: str
     groups: tuple[Group, ...]
+    step: str = "Step"  # ``unit`` as a choice
     x_axes: tuple[tuple[str, str], ...] = ()
+
+    @property
+    def axes(self) -> tuple[tuple[str, str], ...]:
+        """Everything x may be, as (what the script calls it, words)."""
+        return (("", self.step), *self.x_axes, RELATIVE_TIME, WALL_TIME)
 
     def for_spec(self, spec: Mapping[str, Any]) -> tuple[Group, ...]:
         """The groups with the charts that apply; empty groups are left out."""

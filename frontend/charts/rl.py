@@ -1,10 +1,15 @@
 """Charts of reinforcement learning: what was played, what was learned, what the shared services did."""
 
+from annotated_types import Le
+
 from frontend.charts.model import Board, Chart, Curve, Group, Limit, Needs
+from frontend.charts.services import PREDICTED, TRAINED, device_share, group_size, predict_latency
+from gpu_runtime.protocol.policy_specs import CollectionSpec
 
 AGES_SINGLY = 8  # versions behind that have a curve of their own; older decisions share one
-_MAX_STALENESS = 64  # that a specification may allow
-_OLDER = tuple(f"rollout/staleness/{age}" for age in range(AGES_SINGLY + 1, _MAX_STALENESS + 1))
+_RULES = CollectionSpec.model_fields["max_staleness"].metadata
+_BOUND = max(int(str(rule.le)) for rule in _RULES if isinstance(rule, Le))  # that a specification may allow
+_OLDER = tuple(f"rollout/staleness/{age}" for age in range(AGES_SINGLY + 1, _BOUND + 1))
 
 _PLAYED = Group(
     title="Rollouts",
@@ -200,36 +205,19 @@ _SERVED = Group(
             curves=(Curve(series="rollout/env_steps_per_s", label="steps/s", color=3),),
             note="All seats of this job together.",
         ),
-        Chart(
-            id="predict",
-            title="Predict latency, p95",
-            unit="ms",
-            curves=(Curve(series="service/predict_p95_ms", label="p95", color=2),),
-            note="From asking for an action to having it, waiting included.",
-        ),
-        Chart(
-            id="group",
-            title="Group size",
+        predict_latency(),
+        group_size(
             unit="per shared forward",
-            curves=(
-                Curve(series="service/predict_group_size", label="predict", color=5),
-                Curve(series="service/group_size", label="train", color=1),
-            ),
             note="How many requests or jobs shared the frozen base with this one.",
+            curves=(PREDICTED, TRAINED),
         ),
-        Chart(
-            id="share",
-            title="Device time share",
-            unit="% of the training step, yours",
-            curves=(Curve(series="service/busy_share", label="yours", color=5),),
-            scale=100.0,
-            note="Measured per group and split exactly; this is what is billed.",
-        ),
+        device_share(unit="% of the training step, yours"),
     ),
 )
 
 RL = Board(
     unit="version",
     groups=(_PLAYED, _LEARNED, _SERVED),
-    x_axes=(("", "Policy version"), ("rollout/env_steps", "Environment steps")),
+    step="Policy version",
+    x_axes=(("rollout/env_steps", "Environment steps"),),
 )

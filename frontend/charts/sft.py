@@ -1,6 +1,9 @@
 """Charts of supervised fine-tuning."""
 
+import dataclasses
+
 from frontend.charts.model import Board, Chart, Curve, Group, Needs
+from frontend.charts.services import TRAINED, device_share, group_size
 
 SFT = Board(
     unit="step",
@@ -45,21 +48,12 @@ SFT = Board(
         Group(
             title="Shared service",
             charts=(
-                Chart(
-                    id="group",
-                    title="Group size",
+                group_size(
                     unit="jobs per shared forward",
-                    curves=(Curve(series="service/group_size", label="jobs", color=5),),
                     note="How many jobs went through the frozen base together with this one.",
+                    curves=(dataclasses.replace(TRAINED, label="jobs", color=5),),
                 ),
-                Chart(
-                    id="share",
-                    title="Device time share",
-                    unit="% of the step, yours",
-                    curves=(Curve(series="service/busy_share", label="yours", color=5),),
-                    scale=100.0,
-                    note="Measured per group and split exactly; this is what is billed.",
-                ),
+                device_share(unit="% of the step, yours"),
             ),
         ),
     ),

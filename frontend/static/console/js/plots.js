@@ -29,6 +29,10 @@ export function readable(hex, t) {
   return `rgb(${color.join(",")})`;
 }
 
+// Names are people's own words: Plotly would read tags in them.
+export const plain = (text) => text.replaceAll("&", "&amp;").replaceAll("<", "&lt;");
+
+// `revision` keeps zoom and hidden traces over redraws; an axis that has one of its own forgets its zoom with that.
 export function layout(t, { revision, log = false, right = 104, unit = "", y = {}, x = {}, notes = [], bars = false }) {
   const axis = { gridcolor: t.grid, zeroline: false, linecolor: t.line, tickcolor: t.line, tickfont: { color: t.ink3, size: 11 } };
   const end = unit ? [{ xref: "paper", x: 1, xanchor: "left", xshift: 22, yref: "paper", y: 0, yanchor: "top", yshift: -6, showarrow: false, text: unit, font: { size: 11, color: t.ink3 } }] : [];
@@ -55,15 +59,18 @@ export function endLabels(items, t, height, { log, range }) {
   return placed.map((d) => ({ xref: "paper", x: 1, xanchor: "left", xshift: 6, yref: "y", y: d.at, yanchor: "middle", showarrow: false, text: d.text, font: { color: readable(d.color, t), size: 11, weight: 600 } }));
 }
 
+const BUDGET_MS = 40; // of drawing at once: what is left waits for the next frame, so that the page answers
+
 // Draws charts that are on screen, at most once a second each, never while the page is hidden.
 export class Board {
   #figures = new Map(); // element -> () => {data, layout}
   #dirty = new Set();
-  #visible = new Set();
-  #observer = new IntersectionObserver((entries) => {
-    for (const entry of entries) this.#visible[entry.isIntersecting ? "add" : "delete"](entry.target);
-    this.#draw();
-  }, { rootMargin: "200px" });
+  #onScreen = new Set();
+  #drawn = new WeakSet();
+  #frame = 0;
+  #nearby = new IntersectionObserver((entries) => this.#seen(entries, this.#near), { rootMargin: "300px" });
+  #exactly = new IntersectionObserver((entries) => this.#seen(entries, this.#onScreen));
+  #near = new Set(); // not on screen yet, but soon: drawn once, and again when they are
 
   constructor() {
     addEventListener("joynexus:theme", () => this.redraw());
@@ -74,25 +81,36 @@ export class Board {
   add(element, figure) {
     this.#figures.set(element, figure);
     this.#dirty.add(element);
-    this.#observer.observe(element);
+    this.#nearby.observe(element);
+    this.#exactly.observe(element);
   }
 
-  redraw() {
-    for (const element of this.#figures.keys()) this.#dirty.add(element);
+  // `elements`: those that have changed, all if none are told.
+  redraw(elements = this.#figures.keys()) {
+    for (const element of elements) this.#dirty.add(element);
   }
 
-  now() {
-    this.redraw();
+  now(elements) {
+    this.redraw(elements);
+    this.#draw();
+  }
+
+  #seen(entries, group) {
+    for (const entry of entries) group[entry.isIntersecting ? "add" : "delete"](entry.target);
     this.#draw();
   }
 
   #draw() {
-    if (document.hidden) return;
+    if (document.hidden || this.#frame) return;
+    const began = performance.now();
     for (const element of [...this.#dirty]) {
-      if (!this.#visible.has(element)) continue;
+      if (!this.#onScreen.has(element) && (!this.#near.has(element) || this.#drawn.has(element))) continue;
+      if (performance.now() - began > BUDGET_MS) { this.#frame = requestAnimationFrame(() => { this.#frame = 0; this.#draw(); }); break; }
       this.#dirty.delete(element);
+      this.#drawn.add(element);
       const { data, layout: look } = this.#figures.get(element)();
       Plotly.react(element, data, look, { responsive: true, displayModeBar: false, doubleClick: "reset" });
+      dispatchEvent(new CustomEvent("joynexus:drawn", { detail: element }));
     }
   }
 }

@@ -1,39 +1,89 @@
-// Curves of a job in the browser: one per attempt and series, points in step order, each step once.
+// Curves of a job in the browser, decimated as the server does it: one per attempt and series, in step order.
+
+const MOST = 500; // buckets of a curve; beyond it they are made twice as wide, as the server would
+const RANK = { nan: 3, inf: 2, "-inf": 1 }; // of several in a bucket, the worst is told
+
+// Aligned buckets of `width` steps, column by column: the last point's step, value and time, the lowest and highest
+// value, and what was not finite. With width 1 a bucket is a point.
+export class Curve {
+  constructor({ name, attempt, width = 1, total = 0 }) {
+    Object.assign(this, { name, attempt, width, total, x: [], y: [], lo: [], hi: [], time: [], special: [] });
+  }
+
+  static of(told) {
+    const curve = new Curve(told);
+    Object.assign(curve, { x: [...told.step], y: [...told.last], lo: [...told.min], hi: [...told.max], time: [...told.time], special: [...told.special] });
+    return curve;
+  }
+
+  // First step that bucket `i` may hold.
+  start(i) { return Math.floor(this.x[i] / this.width) * this.width; }
+
+  // A step that is there already is not told twice.
+  add({ step, value, special, time = null }, most) {
+    const place = this.#place(step);
+    if (this.x[place] !== undefined && this.start(place) <= step) {
+      if (this.width === 1) return false;
+      this.#merge(place, { step, value, special, time });
+    } else this.#insert(place, { step, value, special, time });
+    this.total += 1;
+    while (this.total > most && Math.floor(this.x.at(-1) / this.width) - Math.floor(this.x[0] / this.width) >= most) this.#widen();
+    return true;
+  }
+
+  // Index of the bucket a step belongs to, or of the one it would come before. Nearly always that is the end.
+  #place(step) {
+    const number = Math.floor(step / this.width);
+    let i = this.x.length;
+    while (i > 0 && Math.floor(this.x[i - 1] / this.width) >= number) i--;
+    return i;
+  }
+
+  #insert(i, { step, value, special, time }) {
+    this.x.splice(i, 0, step); this.y.splice(i, 0, value); this.time.splice(i, 0, time);
+    this.lo.splice(i, 0, value); this.hi.splice(i, 0, value); this.special.splice(i, 0, special || null);
+  }
+
+  #merge(i, { step, value, special, time, lo = value, hi = value }) {
+    if (step >= this.x[i]) { this.x[i] = step; this.y[i] = value; this.time[i] = time; }
+    this.lo[i] = extreme(Math.min, this.lo[i], lo);
+    this.hi[i] = extreme(Math.max, this.hi[i], hi);
+    if ((RANK[special] ?? 0) > (RANK[this.special[i]] ?? 0)) this.special[i] = special;
+  }
+
+  #widen() {
+    const { x, y, lo, hi, time, special } = this;
+    Object.assign(this, { width: this.width * 2, x: [], y: [], lo: [], hi: [], time: [], special: [] });
+    x.forEach((step, i) => {
+      const end = this.x.length, row = { step, value: y[i], lo: lo[i], hi: hi[i], time: time[i], special: special[i] };
+      if (end && this.start(end - 1) <= step && step < this.start(end - 1) + this.width) this.#merge(end - 1, row);
+      else { this.#insert(end, row); this.lo[end] = lo[i]; this.hi[end] = hi[i]; }
+    });
+  }
+}
+
+const extreme = (pick, a, b) => (a === null ? b : b === null ? a : pick(a, b));
 
 export class SeriesStore {
-  #curves = new Map(); // "attempt name" -> {name, attempt, x, y, special, total}
+  #curves = new Map(); // "attempt name" -> Curve
+  #most;
+
+  constructor(most = MOST) { this.#most = most; }
 
   // `page`: the REST form, column by column; replaces what was there.
   load(page) {
     this.#curves.clear();
-    for (const s of page.series) {
-      const curve = { name: s.name, attempt: s.attempt, x: [], y: [], special: [], total: s.total };
-      s.step.forEach((step, i) => this.#spread(curve, s, step, i));
-      this.#curves.set(`${s.attempt} ${s.name}`, curve);
-    }
+    for (const told of page.series) this.#curves.set(`${told.attempt} ${told.name}`, Curve.of(told));
   }
 
-  // A bucket of several points keeps its lowest, highest and last value, so that no spike is lost.
-  #spread(curve, s, step, i) {
-    const previous = i ? s.step[i - 1] : step - 1;
-    const inside = step - previous > 2 && s.min[i] !== null && s.min[i] !== s.max[i];
-    if (inside) { this.#push(curve, step - 2, s.min[i], null); this.#push(curve, step - 1, s.max[i], null); }
-    this.#push(curve, step, s.last[i], s.special[i]);
-  }
-
-  #push(curve, step, value, special) {
-    curve.x.push(step); curve.y.push(value); curve.special.push(special || null);
-  }
-
-  // `row`: one point of the live stream; a step that is there already is not told twice.
+  // `row`: one point of the live stream. False if it was known.
   add(row) {
     const key = `${row.attempt} ${row.series}`;
-    if (!this.#curves.has(key)) this.#curves.set(key, { name: row.series, attempt: row.attempt, x: [], y: [], special: [], total: 0 });
-    const curve = this.#curves.get(key);
-    if (curve.x.length && curve.x.at(-1) >= row.step) return;
-    this.#push(curve, row.step, row.value, row.special);
-    curve.total += 1;
+    if (!this.#curves.has(key)) this.#curves.set(key, new Curve({ name: row.series, attempt: row.attempt }));
+    return this.#curves.get(key).add(row, this.#most);
   }
+
+  names() { return [...new Set([...this.#curves.values()].map((curve) => curve.name))].sort(); }
 
   of(name) {
     return [...this.#curves.values()].filter((c) => c.name === name).sort((a, b) => a.attempt - b.attempt);
@@ -41,15 +91,15 @@ export class SeriesStore {
 
   // Several series added up, one curve per attempt: a series without a point at a step counts nothing there.
   sum(names) {
-    const attempts = new Map(); // attempt -> step -> sum
+    const attempts = new Map(); // attempt -> step -> [sum, time]
     for (const name of names) for (const curve of this.of(name)) {
       if (!attempts.has(curve.attempt)) attempts.set(curve.attempt, new Map());
       const at = attempts.get(curve.attempt);
-      curve.x.forEach((step, i) => at.set(step, (at.get(step) ?? 0) + (curve.y[i] ?? 0)));
+      curve.x.forEach((step, i) => at.set(step, [(at.get(step)?.[0] ?? 0) + (curve.y[i] ?? 0), curve.time[i]]));
     }
     return [...attempts].sort(([a], [b]) => a - b).map(([attempt, at]) => {
-      const x = [...at.keys()].sort((a, b) => a - b);
-      return { name: names[0], attempt, x, y: x.map((step) => at.get(step)), special: x.map(() => null), total: x.length };
+      const x = [...at.keys()].sort((a, b) => a - b), y = x.map((step) => at.get(step)[0]), sum = new Curve({ name: names[0], attempt, total: x.length });
+      return Object.assign(sum, { x, y, lo: y, hi: y, time: x.map((step) => at.get(step)[1]), special: x.map(() => null) });
     });
   }
 
