@@ -86,6 +86,8 @@ def lengths_of(spread: dict[str, Any]) -> Histogram:
     fig = _bars(
         [start + (width - 1) / 2 for start in starts], counts, width, told, "%{y} episodes of %{customdata} frames"
     )
+    few = len(starts) <= 8
+    fig.update_xaxes(tickformat="d", tickvals=starts if few else None, ticktext=told if few else None)
     words = f"Histogram of episode length: {starts[0]} to {starts[-1] + width - 1} frames"
     return Histogram(id="fig-lengths", name="Episode length", told=words, figure=figure_json(fig, height="s"))
 

@@ -51,7 +51,8 @@ export class EpisodeList {
     this.chosen = index;
     for (const button of $$("button", this.list)) {
       const here = Number(button.dataset.index) === index;
-      button.toggleAttribute("aria-current", here);
+      if (here) button.setAttribute("aria-current", "true");
+      else button.removeAttribute("aria-current");
       if (here) this.#scrollTo(button);
     }
   }

@@ -45,9 +45,17 @@ export class EpisodePlots {
     const t = theme(), curves = this.#curves.map((curve, place) => ({ ...curve, ...this.#points(curve), slot: (place % 10) + 1 }));
     const figure = this.#apart ? this.#lanes(t, curves) : this.#overlay(t, curves);
     this.place.classList.toggle("lanes", this.#apart);
+    this.#scrolls();
     this.#items(curves, t);
     Plotly.react(this.place, figure.data, figure.layout, { responsive: true, displayModeBar: false }).then(() => this.#move());
     this.place.setAttribute("aria-label", `${this.#group === "action" ? "Action" : "State"} over the episode: ${curves.map((curve) => curve.name).join(", ")}`);
+  }
+
+  // What scrolls can be reached by keyboard.
+  #scrolls() {
+    const box = $("[data-lanes]", this.root);
+    if (!this.#apart) for (const name of ["tabindex", "role", "aria-label"]) box.removeAttribute(name);
+    else for (const [name, value] of Object.entries({ tabindex: "0", role: "region", "aria-label": "One curve per dimension" })) box.setAttribute(name, value);
   }
 
   // A bucket of several frames has a least and a greatest value: both are drawn, so no spike is lost.
@@ -62,8 +70,7 @@ export class EpisodePlots {
   }
 
   #trace(t, curve, more = {}) {
-    const dash = curve.slot <= 10 && this.#curves.length > TOGETHER_MAX && !this.#apart ? { dash: "solid" } : {};
-    return { type: "scatter", mode: "lines", x: curve.x, y: curve.y, name: escaped(curve.name), hoverinfo: "none", line: { color: t.run(curve.slot), width: 1.4, ...dash }, ...more };
+    return { type: "scatter", mode: "lines", x: curve.x, y: curve.y, name: escaped(curve.name), hoverinfo: "none", line: { color: t.run(curve.slot), width: 1.4 }, ...more };
   }
 
   #xaxis() {
