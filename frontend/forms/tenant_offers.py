@@ -141,7 +141,7 @@ def _projects(actor: Actor) -> Iterator[Offer]:
     rows = list(project_list(actor).filter(archived_at=None).order_by("slug"))
     for row in sorted(rows, key=lambda row: row.slug != DEFAULT_PROJECT):
         is_default = row.slug == DEFAULT_PROJECT
-        yield Offer(value="" if is_default else row.slug, label=f"{row.name} (default)" if is_default else row.name)
+        yield Offer(value="" if is_default else row.slug, label=f"{row.name} · default" if is_default else row.name)
 
 
 def _priorities(tenant: Tenant) -> Iterator[Offer]:
@@ -150,7 +150,7 @@ def _priorities(tenant: Tenant) -> Iterator[Offer]:
     for priority in range(PRIORITY_MAX, -1, -1):
         is_default = priority == PRIORITY_DEFAULT
         words = f"{priority} · {factors.get(priority, 1000) / 1000:g} × the price"
-        yield Offer(value="" if is_default else str(priority), label=words + " (default)" * is_default)
+        yield Offer(value="" if is_default else str(priority), label=words + " · default" * is_default)
 
 
 def _environments(tenant: Tenant) -> Iterator[Offer]:

@@ -26,7 +26,7 @@ def choices_of(leaf: Leaf, offers: Offers, text: str) -> tuple[Offer, ...]:
         return tuple(found)
     if leaf.type in (LeafType.FLAG, LeafType.CHOICE) and not leaf.required:
         words = default_words(leaf)
-        label = next((f"{one.label} (default)" for one in found if one.value == words), "Default")
+        label = next((f"{one.label} · default" for one in found if one.value == words), "Default")
         found = [Offer(value="", label=label), *(one for one in found if one.value != words)]
         text = "" if text == words else text
     if text and text not in {one.value for one in found}:
