@@ -8,7 +8,7 @@ from django.conf import settings
 
 from tenants.datasets.models import DatasetVersion, VersionState
 from tenants.datasets.selectors import version_list
-from tenants.identity import Actor
+from tenants.models import Tenant
 
 KEY = "jnx_..."
 _ID = "DATASET_VERSION_ID"
@@ -23,9 +23,9 @@ class Snippet:
     code: str
 
 
-def newest_ready(actor: Actor) -> DatasetVersion | None:
+def newest_ready(tenant: Tenant) -> DatasetVersion | None:
     """The version that a first job would learn from."""
-    return version_list(actor.tenant).filter(state=VersionState.READY).first()
+    return version_list(tenant).filter(state=VersionState.READY).first()
 
 
 def first_base() -> str:
@@ -45,19 +45,20 @@ def first_job(version: DatasetVersion | None) -> dict[str, Any]:
     }
 
 
-def snippets(actor: Actor, origin: str, version: DatasetVersion | None) -> tuple[Snippet, ...]:
+def snippets(tenant: Tenant, origin: str, version: DatasetVersion | None) -> tuple[Snippet, ...]:
     """The same as curl and as Python. ``origin``: scheme and host that this page came from."""
     return (
-        Snippet(id="shell-curl", language="curl", code=_curl(actor, origin, version)),
-        Snippet(id="shell-python", language="Python", code=_python(actor, origin, version)),
+        Snippet(id="shell-curl", language="curl", code=_curl(tenant, origin, version)),
+        Snippet(id="shell-python", language="Python", code=_python(tenant, origin, version)),
     )
 
 
-def _curl(actor: Actor, origin: str, version: DatasetVersion | None) -> str:
-    head = f"# {_plain(actor.tenant.name)}: keys are under Settings\nKEY={KEY}\n"
+def _curl(tenant: Tenant, origin: str, version: DatasetVersion | None) -> str:
+    head = f"# {_plain(tenant.name)}: keys are under Settings\nKEY={KEY}\n"
     upload = (
-        f'curl "{origin}/api/v1/datasets?name=pushes" \\\n  -H "Authorization: Bearer $KEY" \\\n  '
-        '-H "Idempotency-Key: upload-1" \\\n  -H "Content-Type: application/zip" \\\n  --data-binary @recording.zip\n\n'
+        f'curl "{origin}/api/v1/datasets?name=pushes" \\\n  -H "Authorization: Bearer $KEY" \\\n'
+        '  -H "Idempotency-Key: upload-1" \\\n  -H "Content-Type: application/zip" \\\n'
+        "  --data-binary @recording.zip\n\n"
     )
     body = "{\n" + ",\n".join(f"  {json.dumps(k)}: {json.dumps(v)}" for k, v in first_job(version).items()) + "}"
     submit = (
@@ -67,7 +68,7 @@ def _curl(actor: Actor, origin: str, version: DatasetVersion | None) -> str:
     return head + ("" if version else upload) + _told(version) + submit
 
 
-def _python(actor: Actor, origin: str, version: DatasetVersion | None) -> str:
+def _python(tenant: Tenant, origin: str, version: DatasetVersion | None) -> str:
     spec = first_job(version)
     if version is None:
         spec["dataset"]["id"] = "VERSION"
@@ -78,7 +79,7 @@ def _python(actor: Actor, origin: str, version: DatasetVersion | None) -> str:
         '    client.datasets.wait_ready(version["id"])\n'
     )
     return (
-        f"# {_plain(actor.tenant.name)}: keys are under Settings\n"
+        f"# {_plain(tenant.name)}: keys are under Settings\n"
         "from joynexus_client import Client\n\n"
         f'with Client("{origin}", "{KEY}") as client:\n'
         + ("" if version else upload)

@@ -52,7 +52,7 @@ def _still(request: PageRequest, live: dict[str, Any]) -> dict[str, Any]:
     """What does not change while the page is open."""
     told: dict[str, Any] = {"figure": spend_figure(live["month"], request.tenant.currency)}
     if request.actor.may(Permission.JOBS_WRITE):
-        version = newest_ready(request.actor)
+        version = newest_ready(request.tenant)
         origin = request.build_absolute_uri("/").rstrip("/")
-        told |= {"version": version, "snippets": snippets(request.actor, origin, version)}
+        told |= {"version": version, "snippets": snippets(request.tenant, origin, version)}
     return told
