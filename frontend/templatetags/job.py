@@ -17,9 +17,9 @@ _WHOLE_FROM = 20  # from here on a range is told without cents
 
 
 @register.filter
-def amount(value: Decimal, currency: str) -> str:
+def amount(value: Decimal | int, currency: str) -> str:
     """``€0.42``, as `money` writes a cost."""
-    return money(Cost(amount=value, currency=currency, lines=()))
+    return money(Cost(amount=Decimal(value), currency=currency, lines=()))
 
 
 @register.filter

@@ -20,6 +20,7 @@ from tenants.permissions import Permission
 from tenants.requests import PageRequest
 
 _STALE = 412
+TAG_RULE = "A tag begins with a small letter or digit; then dots, dashes and underscores may follow too, 50 in all."
 
 
 @require_POST
@@ -64,7 +65,8 @@ def _tag(request: PageRequest, job: Job) -> HttpResponse:
             by=request.actor, tenant=request.tenant, job_id=job.pk, expected=job.described, tags=sorted(tags)
         )
     except ApplicationError as error:
-        told = next((one.detail for one in error.errors), error.detail)
+        bad = any(one.pointer.startswith("/tags/") for one in error.errors)
+        told = TAG_RULE if bad else next((one.detail for one in error.errors), error.detail)
         return _answer(request, job, "console/job/tags.html", {"tag_refusal": told}, status=error.status)
     return _answer(request, job, "console/job/tags.html", {})
 

@@ -25,7 +25,7 @@ def spec_context(request: PageRequest, job: Job) -> dict[str, Any]:
     """For console/job/spec.html. ``against`` in the address: another job, by id or as J-12; else its parent."""
     asked = request.GET.get("against", "").strip()
     every = job_list(request.tenant, JobFilter(archived=None))
-    other = _named(every, asked) if asked else every.filter(pk=job.cloned_from_id).first()
+    other = _named(every, asked) if asked else every.filter(clones=job).first()
     origin = f"{request.scheme}://{request.get_host()}"
     return {
         "groups": setting_groups(job.spec),
