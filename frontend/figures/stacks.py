@@ -8,8 +8,8 @@ if TYPE_CHECKING:
     import plotly.graph_objects as go
 
 _STEP = 0.085  # of the plot's height, between two names
-_NAMES_WIDTH = 112  # pixels right of the plot
-_LONGEST = 16  # characters of a name beside the plot; the hover text has all of it
+_NAMES_WIDTH = 116  # pixels right of the plot
+_LONGEST = 14  # characters of a name beside the plot; the hover text has all of it
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

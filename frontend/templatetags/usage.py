@@ -1,12 +1,13 @@
 """How the usage pages write figures: ranges, prices by meter, columns of quantities, the tone of a budget."""
 
 from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 
 from django import template
 
 from frontend.templatetags.billing import amount
-from frontend.templatetags.console import bytes_size, money
+from frontend.templatetags.console import SYMBOLS, bytes_size, decimal, duration, money
 from frontend.usage.meters import Column
 from tenants.billing.budgets.reads import BudgetState
 from tenants.billing.money import plain
@@ -102,7 +103,7 @@ def quota_amount(line: QuotaLine, which: str) -> str:
     if line.unit == "bytes":
         return bytes_size(value)
     if line.resource == Resource.MONEY_PER_MONTH:
-        return amount(Decimal(value), line.unit)
+        return f"{SYMBOLS.get(line.unit, line.unit)}{value:,}"
     return f"{value:,}\u00a0{line.unit}"
 
 
@@ -123,3 +124,26 @@ def budget_amount(value: Decimal | str) -> str:
 def factor(permille: int) -> str:
     """``1.5 × the price``."""
     return f"{permille / 1000:g} × the price"
+
+
+@register.filter
+def us_time(value: float) -> str:
+    """Measured microseconds as people read them: ``12.4 s``, ``4 min 03 s``."""
+    return seconds(value / 1e6)
+
+
+@register.filter
+def seconds(value: float | None) -> str:
+    """``0.31 s``, ``8.2 s``, ``4 min 03 s``, ``2 h 51 min``."""
+    if value is None:
+        return "–"
+    if value < 60:
+        return f"{value:.{2 if value < 1 else 1}f}\u00a0s"
+    begin = datetime.fromtimestamp(0, UTC)
+    return duration(begin, begin + timedelta(seconds=value))
+
+
+@register.filter
+def mean_of(value: float | None, members: str) -> str:
+    """A mean with what it counts; in words where nothing ran."""
+    return "nothing ran" if value is None else f"{decimal(value)} {members}"

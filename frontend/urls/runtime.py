@@ -6,5 +6,4 @@ from frontend.views import runtime
 
 urlpatterns: list[URLPattern] = [
     path("runtime/", runtime.runtime_page, name="runtime"),
-    path("runtime/data/", runtime.runtime_data, name="runtime_data"),
 ]

@@ -106,7 +106,7 @@ def _short(version: PriceVersion) -> str:
 
 
 def _example(version: PriceVersion, price: Price) -> str:
-    """Enough to show the shape: past the last bound, into a third package, or a hundred times the unit; at least one of money."""
+    """Enough to show the shape: past the last bound, into a third package, or what comes to one of money at least."""
     quantity = 100 * version.per
     if price.shape == PriceShape.PACKAGE:
         quantity = 2 * version.per + max(1, version.per // 2)

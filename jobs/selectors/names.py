@@ -1,10 +1,11 @@
-"""What jobs are called, by id: for lists of things that only know the id."""
+"""A tenant's jobs for lists of other things: what they are called, by id, and those in some states."""
 
 from collections.abc import Collection
 from typing import NamedTuple
 from uuid import UUID
 
 from jobs.models import Job
+from jobs.states import JobState
 from tenants.models import Tenant
 from tenants.scope import tenant_scope
 
@@ -21,3 +22,9 @@ def job_names(tenant: Tenant, job_ids: Collection[UUID]) -> dict[UUID, JobName]:
     with tenant_scope(tenant):
         rows = Job.objects.filter(pk__in=job_ids).values_list("pk", "number", "name")
         return {key: JobName(number, name) for key, number, name in rows}
+
+
+def jobs_in(tenant: Tenant, states: Collection[JobState], *, most: int) -> list[Job]:
+    """The tenant's newest jobs in some states."""
+    with tenant_scope(tenant):
+        return list(Job.objects.filter(state__in=states).order_by("-created_at", "-pk")[:most])

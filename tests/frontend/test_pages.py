@@ -16,7 +16,7 @@ from tests.support.story import Story
 
 pytestmark = pytest.mark.django_db
 
-PAGES = ("/jobs/", "/runtime/", "/runtime/data/")
+PAGES = ("/jobs/", "/runtime/")
 
 
 @pytest.mark.parametrize("path", PAGES)
@@ -105,7 +105,7 @@ def test_utilization_adds_up_everybody_and_tells_ones_own_part(story: Story):
     assert sum(history.busy) == pytest.approx(9 / 15)
     assert sum(history.own) == pytest.approx(3 / 15)
     assert history.group_sizes == {1: 1, 2: 2}
-    assert str(story.charlie.tenant.pk) not in story.alice.browser().get("/runtime/data/").content.decode()
+    assert str(story.charlie.tenant.pk) not in story.alice.browser().get("/runtime/").content.decode()
 
 
 @pytest.mark.parametrize(

@@ -101,5 +101,4 @@ PAGES: dict[str, str] = {
     "POST /policies/<uuid:policy_id>/delete/": "302 302 302 403 403 404",
     "POST /policies/<uuid:policy_id>/keep/": "302 302 302 403 403 404",
     "GET /runtime/": "302 200 200 200 403 200",
-    "GET /runtime/data/": "302 200 200 200 403 200",
 }
