@@ -119,9 +119,10 @@ def _state(state: Manifest, norm: Manifest) -> list[tuple[str, Any]]:
 def _cameras(prefix: Manifest) -> tuple[Fact, ...]:
     views = prefix.get("views")
     told = []
-    for view in views if isinstance(views, Sequence) else ():
-        size = f"{view.get('height', '?')} × {view.get('width', '?')}\u00a0px"
-        turned = view.get("rotation_deg")
+    for view in views if isinstance(views, list) else ():
+        if not isinstance(view, Mapping):
+            continue
+        size, turned = f"{view.get('height', '?')} × {view.get('width', '?')}\u00a0px", view.get("rotation_deg")
         told.append(Fact(label=str(view.get("key", "?")), text=f"{size}, rotated {turned}°" if turned else size))
     return tuple(told)
 

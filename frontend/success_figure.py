@@ -86,11 +86,13 @@ def _drawn(lines: list[tuple[str, list[_Dot]]], *, start: bool) -> dict[str, Any
                 x=dots[-1].version, y=dots[-1].rate.percent, text=name, xanchor="left", xshift=10, showarrow=False,
                 font={"color": run_colour(slot)},
             )  # fmt: skip
+    last = max((dot.version for _, dots in lines for dot in dots), default=1) or 1
     if start:
-        fig.add_annotation(x=0, y=0, yanchor="bottom", yshift=2, text="start", showarrow=False)
+        first = min((dot.rate.percent or 0.0 for _, dots in lines for dot in dots if dot.version == 0), default=0.0)
+        fig.add_annotation(x=0, y=first, text="start", xanchor="left", xshift=8, showarrow=False)
     fig.update_layout(
         margin={"l": 46, "r": 24 if len(lines) == 1 else 120, "t": 10, "b": 40},
-        xaxis={"title": {"text": "policy version"}, "rangemode": "tozero", "tickformat": ",d"},
+        xaxis={"title": {"text": "policy version"}, "range": [-0.05 * last, 1.06 * last], "tickformat": ",d"},
         yaxis={"range": [0, 104], "ticksuffix": "\u00a0%", "tickvals": [0, 25, 50, 75, 100]},
     )
     return figure_json(fig, height="l")

@@ -5,7 +5,9 @@ from dataclasses import dataclass
 from enum import StrEnum
 from uuid import UUID
 
-from django.db.models import Count, F, Max, OuterRef, Q, QuerySet, Subquery
+from django.db.models import Count, F, FloatField, Max, OuterRef, Q, QuerySet, Subquery
+from django.db.models.fields.json import KT
+from django.db.models.functions import Cast
 
 from jobs.models import Artifact, ArtifactKind, Job
 from jobs.selectors.jobs import artifact_list, job_list
@@ -176,7 +178,8 @@ def _with_origin(rows: QuerySet[Artifact]) -> QuerySet[Artifact]:
 
 def _newest_success() -> Subquery:
     reports = Artifact.objects.filter(kind=ArtifactKind.EVALUATION, job__policy=OuterRef("pk"))
-    return Subquery(reports.order_by("-created_at").values("manifest__overall__success_once__rate")[:1])
+    rate = Cast(KT("manifest__overall__success_once__rate"), FloatField())  # both databases sort a number alike
+    return Subquery(reports.order_by("-created_at").annotate(rate=rate).values("rate")[:1])
 
 
 def _matching(query: str) -> Q:

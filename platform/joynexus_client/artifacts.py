@@ -24,6 +24,18 @@ class Artifacts:
         artifact: Artifact = self._transport.get(f"/api/v1/artifacts/{artifact_id}")
         return artifact
 
+    def keep(self, artifact_id: str, *, days: int | None) -> Artifact:
+        """Say how long a file is kept: so many days from now, then it is deleted; None: until somebody deletes it.
+
+        Raises ApiError 410 for one that is deleted.
+        """
+        artifact: Artifact = self._transport.patch(f"/api/v1/artifacts/{artifact_id}", {"keep_days": days})
+        return artifact
+
+    def delete(self, artifact_id: str) -> None:
+        """Delete a file; again is harmless. Raises Conflict while a job that has not ended starts from it."""
+        self._transport.delete(f"/api/v1/artifacts/{artifact_id}")
+
     def download(self, artifact_id: str, to: Path | str) -> Path:
         """Save the file as ``to``: whole and with the promised SHA-256, or not at all. Raises Corrupted."""
         target = Path(to)

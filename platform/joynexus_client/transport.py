@@ -56,10 +56,18 @@ class Transport:
         headers = {"Idempotency-Key": idempotency_key or str(uuid.uuid4())}
         return self._json("POST", path, json=body if body is not None else {}, headers=headers, timeout=timeout_s)
 
+    def patch(self, path: str, body: Any) -> Any:
+        """Change what is there; a repeat changes it to the same."""
+        return self._json("PATCH", path, json=body)
+
     def append(self, path: str, chunk: bytes, *, headers: dict[str, str]) -> Any:
         """PATCH bytes onto what is there. A repeat of what did arrive is refused by its offset, with the right one."""
         headers = {"Content-Type": "application/octet-stream", **headers}
         return self._json("PATCH", path, content=chunk, headers=headers, timeout=_TRANSFER_TIMEOUT_S)
+
+    def delete(self, path: str) -> None:
+        """A repeat of what did arrive is as good as the first time."""
+        self._repeat(lambda: self._http.request("DELETE", path))
 
     def send_file(self, path: str, open_body: Callable[[], Any], *, headers: dict[str, str], **params: Any) -> Any:
         """POST a file as the body; ``open_body`` opens it anew for each repeat."""

@@ -144,10 +144,10 @@ def test_an_rl_page_says_what_it_starts_from_and_where_its_limits_are(story: Sto
 
 def test_a_policys_page_lists_the_jobs_that_start_from_it_with_their_success(story: Story, runtime, adapter):
     job = evaluated(story, runtime, adapter, console.TASKS[:1])
-    page = html(story.alice, f"/jobs/{adapter.job_id}/")
-    assert "Jobs that start from it" in page
-    assert f'<a href="/jobs/{job.pk}/">how good is it</a>' in page
-    assert "57.9\u00a0% success of 19" in page
+    page = html(story.alice, f"/jobs/{adapter.job_id}/?tab=checkpoints")
+    assert 'aria-label="Started from it"' in page
+    assert re.search(f'<a [^>]*href="/jobs/{job.pk}/">how good is it</a>', page)
+    assert "57.9\u00a0% once of 19" in page
 
 
 def test_the_list_shows_kind_environment_lineage_and_success(story: Story, runtime, adapter):
@@ -200,19 +200,18 @@ def test_a_result_has_both_successes_with_intervals_by_task_and_suite(story: Sto
 
 def test_an_evaluation_under_way_shows_no_result_and_awaits_films(story: Story, runtime, adapter):
     job, _ = start(story.alice, runtime, console.evaluation_spec(str(adapter.pk)))
-    page = html(story.alice, f"/jobs/{job.pk}/")
-    assert "No video yet" in page
-    assert 'id="result"' not in page
-    assert charts_in(page)[:1] == ["success"]
+    assert charts_in(html(story.alice, f"/jobs/{job.pk}/"))[:1] == ["success"]
+    assert "No video yet" in html(story.alice, f"/jobs/{job.pk}/?tab=rollouts")
+    page = html(story.alice, f"/jobs/{job.pk}/?tab=evaluation")
+    assert "No report yet" in page
+    assert "Success by task" not in page
 
 
 def test_a_report_of_another_form_leaves_the_rest_of_the_page(story: Story, runtime, adapter):
     job, key = start(story.alice, runtime, console.evaluation_spec(str(adapter.pk)))
     publish(runtime, key, console.published("evaluation", "odd", b"{}", "application/json", manifest={"tasks": [1]}))
     relay_all(runtime)
-    page = html(story.alice, f"/jobs/{job.pk}/")
-    assert "The report cannot be shown" in page
-    assert "Charts" in page
+    assert "The report cannot be shown" in html(story.alice, f"/jobs/{job.pk}/?tab=evaluation")
     assert "not in the form" in html(story.alice, f"/jobs/{job.pk}/episodes/")
 
 
@@ -234,25 +233,12 @@ def test_films_are_filtered_by_outcome_task_and_seed(story: Story, runtime, adap
 
 @pytest.mark.parametrize(
     "query",
-    ["outcome=nonsense", "seed=%00", "seed=99999999999999", "version=-1", "shown=1e9", "shown=9999999999", "task=%00"],
+    ["outcome=nonsense", "seed=%00", "seed=99999999999999", "version=-1", "page=1e9", "page=9999999999", "task=%00"],
 )
 def test_no_filter_breaks_the_gallery(story: Story, runtime, adapter, query):
     job = evaluated(story, runtime, adapter, console.TASKS[:1])
     assert "data-title" in html(story.alice, f"/jobs/{job.pk}/videos/?{query}")
-    assert "data-title" in html(story.alice, f"/jobs/{job.pk}/?{query}")
-
-
-def test_a_gallery_shows_some_films_and_offers_more(story: Story, runtime, adapter):
-    job, key = start(story.alice, runtime, console.evaluation_spec(str(adapter.pk)))
-    for seed in range(14):
-        publish(runtime, key, console.video_of(str(job.pk), b"film", seed=seed, outcome="success"))
-    relay_all(runtime)
-    page = html(story.alice, f"/jobs/{job.pk}/videos/")
-    assert page.count("<figure") == 12
-    assert 'data-more="24"' in page
-    page = html(story.alice, f"/jobs/{job.pk}/videos/?shown=24")
-    assert page.count("<figure") == 14
-    assert "data-more" not in page
+    assert "data-title" in html(story.alice, f"/jobs/{job.pk}/?tab=rollouts&{query}")
 
 
 def test_a_film_is_named_and_linked_where_the_api_serves_it(story: Story, runtime, adapter):
@@ -260,7 +246,7 @@ def test_a_film_is_named_and_linked_where_the_api_serves_it(story: Story, runtim
     page = html(story.alice, f"/jobs/{job.pk}/videos/?outcome=success")
     film = artifact_list(story.alice.tenant, job.pk).get(kind="video", manifest__outcome="success")
     assert f'data-src="/api/v1/artifacts/{film.pk}/download"' in page
-    assert 'aria-label="PushCube-v1, seed 50001, success"' in page
+    assert 'aria-label="Play PushCube-v1, seed 50001, version 60, success"' in page
     assert "Push the cube to the goal." in page
 
 
@@ -304,7 +290,7 @@ def test_markup_in_a_manifest_stays_text(story: Story, runtime, adapter):
     film = console.video_of(str(job.pk), b"film", seed=1, outcome="<script>alert(1)</script>", task="<img src=x>")
     publish(runtime, key, film)
     relay_all(runtime)
-    page = html(story.alice, f"/jobs/{job.pk}/")
+    page = html(story.alice, f"/jobs/{job.pk}/?tab=rollouts")
     assert "<script>alert" not in page
     assert "<img" not in page
 

@@ -10,7 +10,7 @@ import pytest
 from jobs.models import Artifact
 from jobs.services.dataset_import import import_run
 from jobs.services.dispatch import job_dispatch
-from joynexus_client import Conflict, Invalid, Timeout
+from joynexus_client import ApiError, Conflict, Invalid, Timeout
 from tenants.scope import platform_scope
 from tests.jobs.test_client import client_of
 from tests.jobs.test_files_api import FILM, REPORT
@@ -108,3 +108,25 @@ def test_recorded_episodes_are_waited_for_until_they_are_a_dataset_version(
         import_run(Artifact.objects.get(job_id=job_id, kind="dataset").pk, runtime=runtime)
     version = client.datasets.version(client.jobs.wait_recorded(job_id, timeout_s=0))
     assert (version["recorded_from"], version["name"]) == (job_id, "pushes of our own")
+
+
+def test_a_policy_is_kept_for_a_while_or_deleted_and_its_heirs_hinder_that(
+    bob: Person, runtime: InMemoryRuntime
+) -> None:
+    client = client_of(bob)
+    job_id, key = submit(bob, runtime, "evaluation")
+    (policy,) = client.artifacts.list(kind="adapter")
+    assert client.artifacts.keep(policy["id"], days=30)["keep_until"] is not None
+    assert client.artifacts.keep(policy["id"], days=None)["keep_until"] is None
+    with pytest.raises(Invalid):
+        client.artifacts.keep(policy["id"], days=0)
+    with pytest.raises(Conflict, match=job_id):
+        client.artifacts.delete(policy["id"])
+    succeed(runtime, key)
+    relay_all(runtime)
+    for _ in range(2):  # again is harmless
+        client.artifacts.delete(policy["id"])
+    assert client.artifacts.get(policy["id"])["deleted_at"] is not None
+    with pytest.raises(ApiError) as gone:
+        client.artifacts.keep(policy["id"], days=30)
+    assert gone.value.status == 410

@@ -24,7 +24,7 @@ export class Gallery {
     this.body.addEventListener("change", (event) => this.#changed(event.target));
     this.body.addEventListener("submit", (event) => { event.preventDefault(); this.filter(); });
     this.body.addEventListener("click", (event) => this.#clicked(event));
-    document.body.addEventListener("joynexus:jobs", () => { if (this.card.isConnected) this.refresh(); });
+    document.body.addEventListener("joynexus:films", () => { if (this.card.isConnected) this.refresh(); });
     this.#page = new URLSearchParams(location.search).get("page") ?? "";
     enliven(this.body);
     watch(this.body);
