@@ -57,7 +57,9 @@ export class Now {
       if (!old || old.isEqualNode(part)) continue;
       if ($("details[open]", old)) { this.#later(EVERY_MS); continue; }
       const held = old.contains(document.activeElement) ? document.activeElement.id : "";
+      const { scrollLeft } = old;
       old.replaceChildren(...part.childNodes);
+      old.scrollLeft = scrollLeft;
       window.htmx?.process(old);
       if (held) document.getElementById(held)?.focus();
     }

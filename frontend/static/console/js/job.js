@@ -12,7 +12,7 @@ const RETRY_MS = 2000;
 
 const page = pageData("live");
 const badge = $("[data-live]");
-const now = new Now({ url: `/jobs/${page.id}/now/`, serverNow: page.now, state: page.state, attempt: page.attempt });
+const now = new Now({ url: `/jobs/${page.id}/now/?tab=${page.tab}`, serverNow: page.now, state: page.state, attempt: page.attempt });
 const made = new Made($("[data-made]"));
 const log = $("[data-log-view]") ? new LogView($("#log")) : null;
 const lists = $$("[data-events]:not([data-past])");
@@ -65,5 +65,6 @@ document.body.addEventListener("htmx:beforeSwap", (event) => {
   event.detail.isError = false;
 });
 
+$(".tabs [aria-current]")?.scrollIntoView({ block: "nearest", inline: "center" }); // on a phone they are a strip
 watchCopies();
 start();

@@ -3,7 +3,7 @@
 import { $, $$ } from "./dom.js";
 
 const form = $("[data-new-job]");
-const open = new Set(), touched = new Set();
+const open = new Set(), touched = new Set(), late = new Map();
 let shownAs = "curl";
 
 
@@ -111,8 +111,23 @@ addEventListener("pageshow", () => { // back from the job: the form can be sent 
   button.disabled = false;
   button.textContent = "Start job";
 });
+// What was typed while fresh fields were on their way is newer than they are.
+document.body.addEventListener("htmx:beforeSwap", (event) => {
+  if (event.target.id !== "fields") return;
+  const sent = event.detail.requestConfig.formData;
+  for (const control of $$("input:not([type=radio]):not([type=hidden]), textarea", form)) {
+    if (control.name && sent.has(control.name) && sent.get(control.name) !== control.value) late.set(control.name, control.value);
+  }
+});
 document.body.addEventListener("htmx:afterSettle", (event) => {
   if (!form.contains(event.target)) return;
+  for (const [name, text] of late) {
+    const control = $(`[name="${CSS.escape(name)}"]`, form);
+    if (!control || event.target.id !== "fields") continue;
+    control.value = text;
+    control.dispatchEvent(new Event("input", { bubbles: true }));
+  }
+  if (event.target.id === "fields") late.clear();
   reopen();
   showCode(shownAs);
   placeErrors();

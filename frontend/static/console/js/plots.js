@@ -103,6 +103,7 @@ export class Board {
   #draw() {
     if (document.hidden || this.#frame) return;
     const began = performance.now();
+    let charts = 0;
     for (const element of [...this.#dirty]) {
       if (!this.#onScreen.has(element) && (!this.#near.has(element) || this.#drawn.has(element))) continue;
       if (performance.now() - began > BUDGET_MS) { this.#frame = requestAnimationFrame(() => { this.#frame = 0; this.#draw(); }); break; }
@@ -110,8 +111,9 @@ export class Board {
       this.#drawn.add(element);
       const { data, layout: look } = this.#figures.get(element)();
       Plotly.react(element, data, look, { responsive: true, displayModeBar: false, doubleClick: "reset" });
-      dispatchEvent(new CustomEvent("joynexus:drawn", { detail: element }));
+      charts += 1;
     }
+    if (charts) dispatchEvent(new CustomEvent("joynexus:drawn", { detail: { charts, ms: performance.now() - began } }));
   }
 }
 

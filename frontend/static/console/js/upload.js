@@ -92,13 +92,20 @@ class UploadPage {
   async #send(upload, file) {
     this.upload = upload;
     history.replaceState(null, "", `#${upload.id}`);
-    $(`[data-upload-row="${upload.id}"]`)?.remove();
+    this.#taken(upload.id);
     this.#transfer = new Transfer(this.api, upload.id, file, {
       chunkBytes: this.data.chunkBytes,
       onProgress: (sent) => this.#sent(sent, file.size),
       onWait: (text) => this.#note(text),
     });
     await this.#run();
+  }
+
+  // The upload has its own card now.
+  #taken(id) {
+    const row = $(`[data-upload-row="${id}"]`), rest = row?.closest("section");
+    row?.remove();
+    if (rest && !$("[data-upload-row]", rest)) rest.remove();
   }
 
   async #run() {
