@@ -22,10 +22,11 @@ _WARN_AT, _FULL_AT = 80, 100
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Range:
-    """An amount that is not known exactly."""
+    """An amount that is not known exactly. ``is_cut``: it would be more, but a cap ends the job there."""
 
     low: Decimal
     high: Decimal
+    is_cut: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -98,7 +99,9 @@ def projected(
     by_step = spent * (total - step) / step
     by_time = now * Decimal(left.total_seconds()) / _HOUR_S
     low, high = spent + min(by_step, by_time), spent + max(by_step, by_time)
-    return Range(low=low, high=high) if cap is None else Range(low=min(low, cap), high=min(high, cap))
+    if cap is None:
+        return Range(low=low, high=high)
+    return Range(low=min(low, cap), high=min(high, cap), is_cut=high > cap)
 
 
 def _bars(states: Sequence[BudgetState]) -> tuple[Meterbar, ...]:

@@ -1,12 +1,10 @@
 """The console in Chromium: log-in, list, a live job, the runtime page."""
 
 import re
-import zipfile
 
 import pytest
 from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import Page, expect
-from playwright.sync_api import TimeoutError as PlaywrightTimeout
 
 from tests.support.stack import Stack, sft_spec
 
@@ -57,32 +55,6 @@ def test_a_tenant_without_jobs_is_taught_by_a_snippet(log_in, charlie):
     expect(page.locator("pre")).to_contain_text("Charlie lab")
 
 
-def test_another_tenants_job_is_a_missing_page(log_in, stack, charlie, finished_job):
-    page = log_in(charlie)
-    answer = page.goto(f"{stack.url}/jobs/{finished_job}/")
-    assert answer is not None
-    assert answer.status == 404
-
-
-def test_a_finished_job_shows_curves_cost_and_a_download(log_in, stack, alice, finished_job, complaints, tmp_path):
-    page = log_in(alice)
-    page.goto(f"{stack.url}/jobs/{finished_job}/")
-    wait_for_points(page, "loss", 40)
-    expect(page.locator('[data-count="loss"]')).to_have_text("40 points")
-    expect(page.locator("[data-live]")).to_have_text("Ended")
-    with pytest.raises(PlaywrightTimeout):  # coming back to the tab of an ended job opens no stream
-        with page.expect_websocket(timeout=1500):
-            page.evaluate("() => document.dispatchEvent(new Event('visibilitychange'))")
-    expect(page.locator("[data-live]")).to_have_text("Ended")
-    expect(page.locator("[data-cost]")).to_contain_text("€")
-    with page.expect_download() as waiting:
-        page.get_by_role("link", name="Download adapter").click()
-    waiting.value.save_as(tmp_path / "adapter.zip")
-    names = zipfile.ZipFile(tmp_path / "adapter.zip").namelist()
-    assert any(name.endswith("adapter.safetensors") for name in names)
-    assert complaints == []
-
-
 def test_points_arrive_live_while_zoom_stays_and_a_cut_leaves_no_gap(
     log_in, stack: Stack, alice, version_id, complaints
 ):
@@ -106,24 +78,16 @@ def test_points_arrive_live_while_zoom_stays_and_a_cut_leaves_no_gap(
     steps = page.evaluate("""() => document.querySelector('[data-chart="loss"]').data.at(-1).x""")
     assert steps == list(range(1, len(steps) + 1))
     told = page.locator("[data-lines] dt").all_inner_texts()  # none of them was there when the page came
-    assert [text.split(",")[0] for text in told] == ["Device time", "Training samples", "Share of device time"]
+    assert [text.split(",")[0] for text in told] == [
+        *("Device time", "Training samples", "Still reserved for it", "Share of device time")
+    ]
     page.locator('[data-chart="loss"] .nsewdrag').dblclick()
     page.wait_for_function(
         f"() => document.querySelector('[data-chart=\"loss\"]').layout.xaxis.range[1] > {zoomed[1]}"
     )
     client.jobs.cancel(job["id"])
-    expect(page.locator(".pill.cancelled")).to_be_visible(timeout=SLOW_MS)
+    expect(page.locator(".pill.cancelled").first).to_be_visible(timeout=SLOW_MS)
     stack.wait_until_ready()
-
-
-def test_cancel_asks_first_and_then_tells_the_truth(log_in, stack, alice, version_id):
-    job = stack.client(alice).jobs.submit(sft_spec(version_id, name="to cancel", steps=2000))
-    page = log_in(alice)
-    page.goto(f"{stack.url}/jobs/{job['id']}/")
-    page.get_by_role("button", name="Cancel job").click()
-    expect(page.get_by_role("dialog")).to_contain_text("stops at the next microbatch")
-    page.get_by_role("dialog").get_by_role("button", name="Cancel job").click()
-    expect(page.locator(".pill.cancelled")).to_be_visible(timeout=SLOW_MS)
 
 
 def test_the_runtime_page_shows_each_service_and_names_nobody(log_in, stack, charlie, finished_job, complaints):

@@ -434,7 +434,7 @@ def test_the_end_is_projected_between_the_average_and_the_present_rate():
     end = projected(Decimal(8), step=50, total=100, burn=burn, left=left, cap=None)
     assert end == Range(low=Decimal(14), high=Decimal(16))
     capped = projected(Decimal(8), step=50, total=100, burn=burn, left=left, cap=Decimal(15))
-    assert capped == Range(low=Decimal(14), high=Decimal(15))
+    assert capped == Range(low=Decimal(14), high=Decimal(15), is_cut=True)
     assert projected(Decimal(8), step=0, total=100, burn=burn, left=left, cap=None) is None
     assert projected(Decimal(8), step=50, total=100, burn=burn, left=None, cap=None) is None
 

@@ -232,3 +232,21 @@ def test_a_key_of_a_viewer_cannot_submit(alice: Person) -> None:
     client = Client("http://localhost", key, transport=through_django(), sleep=lambda seconds: None)
     with pytest.raises(Forbidden):
         client.jobs.submit(make_spec(make_version(alice)))
+
+
+def test_a_log_is_read_by_pages_and_saved_and_an_ended_job_is_run_again(bob: Person, tmp_path: Path) -> None:
+    client = client_of(bob)
+    job = client.jobs.submit(make_spec(make_version(bob)))
+    with pytest.raises(Conflict):
+        client.jobs.retry(job["id"])
+    client.jobs.cancel(job["id"])
+    page = client.jobs.logs(job["id"], limit=1)
+    assert [(line["level"], line["state"]) for line in page["lines"]] == [("state", "cancelled")]
+    assert page["older"]
+    older = client.jobs.logs(job["id"], before=page["lines"][0]["seq"])
+    assert [line["state"] for line in older["lines"]] == ["queued"]
+    assert client.jobs.logs(job["id"], level="error", q="x", attempt=1)["lines"] == []
+    saved = client.jobs.log_text(job["id"], tmp_path / "log.txt").read_text()
+    assert [line.split("  ")[-1] for line in saved.splitlines()] == ["queued", "cancelled: cancelled_by_user"]
+    again = client.jobs.retry(job["id"], idempotency_key="once")
+    assert client.jobs.retry(job["id"], idempotency_key="once")["id"] == again["id"] != job["id"]

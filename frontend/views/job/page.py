@@ -57,7 +57,8 @@ def show_job(request: PageRequest, job: Job, more: dict[str, Any] | None = None,
 def job_now(request: PageRequest, job_id: UUID) -> HttpResponse:
     """State, actions and cost as they are now, for the script that keeps them fresh."""
     job = job_get(request.tenant, job_id)
-    return render(request, "console/job/now.html", now_context(request, job))
+    tabs = {"tab": tab_of(request, job), "tabs": tab_counts(request.tenant, job)}
+    return render(request, "console/job/now.html", now_context(request, job) | tabs)
 
 
 def now_context(request: PageRequest, job: Job) -> dict[str, Any]:
