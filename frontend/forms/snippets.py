@@ -39,14 +39,15 @@ def snippets_of(spec: Any, base_url: str) -> Snippets:
 
 def as_json(spec: Any) -> str:
     """What is no JSON, an infinite number, becomes the text that was typed; the API refuses both."""
-    return json.dumps(_finite(spec), indent=2, ensure_ascii=False)
+    return json.dumps(finite(spec), indent=2, ensure_ascii=False)
 
 
-def _finite(value: Any) -> Any:
+def finite(value: Any) -> Any:
+    """The same with texts in the place of numbers that JSON does not have."""
     if isinstance(value, dict):
-        return {name: _finite(item) for name, item in value.items()}
+        return {name: finite(item) for name, item in value.items()}
     if isinstance(value, list):
-        return [_finite(item) for item in value]
+        return [finite(item) for item in value]
     return str(value) if isinstance(value, float) and not math.isfinite(value) else value
 
 

@@ -10,6 +10,7 @@ NONE = "none"
 YES, NO = "yes", "no"
 _MARKS = ('"', "[", "{")  # a text that begins with one of these is read as JSON, if it is JSON
 _LIST_MARKS = (",", "\n")
+_BRACKETS_MAX = 100  # of JSON in one field; nesting has to stay shallow
 
 
 def to_text(leaf: Leaf, value: Any) -> str:
@@ -128,10 +129,12 @@ def _is_plain(text: str) -> bool:
 
 
 def _json(typed: str, kind: type) -> Any:
-    if not typed.startswith(_MARKS):
+    """None: it is to be taken as it stands, because it is no JSON of this kind or nothing that text can hold."""
+    if not typed.startswith(_MARKS) or typed.count("[") + typed.count("{") > _BRACKETS_MAX:
         return None
     try:
         found = json.loads(typed)
-    except (ValueError, RecursionError):
+        json.dumps(found, ensure_ascii=False).encode()  # halves of surrogate pairs cannot be written
+    except ValueError:
         return None
     return found if isinstance(found, kind) else None

@@ -174,6 +174,33 @@ def test_a_refusal_stands_at_its_field_and_nothing_typed_is_lost(
     assert {name: text for name, text in values.items() if text}.items() <= again.items()
 
 
+@pytest.mark.parametrize(
+    ("field", "text"),
+    [
+        ("tags", '["\\ud800"]'),
+        ("name", "\0"),
+        ("name", "a" * 5000),
+        ("training.steps", "9" * 5000),
+        ("training.steps", "NaN"),
+        ("optimizer.lr", "1e999"),
+        ("optimizer.betas", "[NaN, Infinity]"),
+        ("tags", "[" * 5000),
+        ("tags", "[" * 60 + "]" * 60),
+        ("dataset.cameras", '{"a": 1}'),
+        ("environments.0.cameras", '["x"]'),
+        ("head.type", "nonsense"),
+        ("kind", "nonsense"),
+    ],
+)
+def test_no_text_breaks_the_page(story: Story, field: str, text: str):
+    kind = "evaluation" if field.startswith("environments") else "sft"
+    values = typed(story.alice, spec_for(story.alice, kind)) | {field: text}
+    before = len(all_jobs())
+    for path in (f"{NEW}estimate/", f"{NEW}fields/", NEW):
+        assert story.alice.browser().post(path, values).status_code == 200
+    assert len(all_jobs()) == before
+
+
 def test_a_refusal_is_listed_near_the_button_and_leads_to_its_field(story: Story):
     html = story.alice.browser().post(NEW, {"kind": "sft"}).content.decode()
     assert 'href="#f-training.steps"' in html

@@ -50,6 +50,7 @@ def whole(request: PageRequest, draft: Draft, *, error: ApplicationError | None 
             "parked": list(parked_texts(form, draft.texts, names | {"cloned_from"})),
             "refusal": refusal_of(error) if error else None,
             "refused": places,
+            "is_under_way": error is not None and error.code == "request_in_progress",
             "past": past[:PAST_SHOWN],
         }
         | beside(request, draft)

@@ -59,10 +59,8 @@ def draft_of_query(tenant: Tenant, query: Mapping[str, str]) -> Draft:
 def draft_of_post(tenant: Tenant, posted: QueryDict) -> Draft:
     """What was typed; ``preset``, ``add`` and ``remove`` are buttons that change it."""
     texts = {name: str(posted[name]).replace("\r\n", "\n") for name in posted if name not in _OWN_FIELDS}
-    if texts.get("kind") not in job_form().options:
-        texts["kind"] = KIND_DEFAULT
     preset, added, removed = (texts.pop(name, "") for name in ("preset", "add", "remove"))
-    texts |= preset_texts(texts["kind"], preset)
+    texts |= preset_texts(texts.get("kind", ""), preset)
     if added:
         texts = _with_row(texts, added)
     if removed:

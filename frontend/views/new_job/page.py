@@ -9,6 +9,7 @@ from django.urls import reverse
 from django.views.decorators.http import require_http_methods, require_POST
 from rest_framework.response import Response
 
+from frontend.forms.snippets import finite
 from frontend.views.new_job.context import beside, whole
 from frontend.views.new_job.draft import Draft, draft_of_post, draft_of_query
 from frontend.views.page import page, wants_part
@@ -57,7 +58,7 @@ def job_new_estimate(request: PageRequest) -> HttpResponse:
 def _submitted(request: PageRequest, draft: Draft) -> tuple[str, int]:
     """(id, number) of the job. Sent twice, the same form submits one; changed after a step back, another."""
     spec = draft.spec
-    digest = fingerprint(spec)
+    digest = fingerprint(finite(spec))
 
     def submit() -> Response:
         job = job_submit(tenant=request.tenant, actor=request.actor, spec=spec)
