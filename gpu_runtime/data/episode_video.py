@@ -116,10 +116,14 @@ def _shown(image_HWC: np.ndarray) -> np.ndarray:
     """Not wider or higher than `SIDE_MAX`, and of even height and width, which H.264 needs."""
     height, width = image_HWC.shape[:2]
     scale = min(1.0, SIDE_MAX / max(height, width))
-    size = tuple(max(2, int(side * scale) // 2 * 2) for side in (width, height))
+    size = _even(width * scale), _even(height * scale)
     if size == (width, height):
         return np.ascontiguousarray(image_HWC)
     return np.asarray(Image.fromarray(np.ascontiguousarray(image_HWC)).resize(size, Image.Resampling.BILINEAR))
+
+
+def _even(side: float) -> int:
+    return max(2, int(side) // 2 * 2)
 
 
 def _too_large(max_bytes: int, index: int, camera: str) -> DatasetError:

@@ -93,7 +93,7 @@ def _refused(
     if error.status == 404:
         raise error
     version = version or newest_version(request, dataset)
-    named: list[Any] = (error.extra or {}).get("jobs", [])
+    named: Any = error.extra.get("jobs", [])
     words = " ".join(one.detail for one in error.errors) or error.detail
     refusal = {"detail": words, "jobs": list(jobs_by_id(request.tenant, [UUID(pk) for pk in named]).values())}
     context = dataset_context(request, dataset, version) | {"refusal": refusal}

@@ -32,12 +32,17 @@ class Browser {
     const asked = ++this.#asked;
     this.player.pause();
     this.list.reveal(index);
+    $("[data-length]", this.root).textContent = `reading episode ${index}…`;
     const answer = await fetch(`${this.data.api}/episodes/${index}?max_points=${POINTS}`, { headers: { Accept: "application/json" } });
     const told = await answer.json();
     if (asked !== this.#asked) return;
     const fault = $("[data-fault]", this.root);
     fault.hidden = answer.ok;
-    if (!answer.ok) { fault.textContent = told.detail; return; }
+    if (!answer.ok) {
+      fault.textContent = told.detail;
+      $("[data-length]", this.root).textContent = "";
+      return;
+    }
     this.series = told;
     $("[data-number]", this.root).textContent = told.index;
     $("[data-task]", this.root).textContent = told.task;
