@@ -96,7 +96,7 @@ def _group(
     name: str, about: str, names: Sequence[str], statistics: dict[str, Any], spread: list[dict[str, Any]] | None
 ) -> Group:
     numbers = [[statistics[key][place] for key in _NUMBERS] for place in range(len(names))]
-    known: Sequence[dict[str, Any] | None] = spread or [None] * len(names)
+    known: Sequence[dict[str, Any] | None] = spread if spread is not None else [None for _ in names]
     return Group(
         name=name,
         title=name.capitalize(),

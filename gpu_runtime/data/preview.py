@@ -12,6 +12,7 @@ from PIL import Image
 from gpu_runtime.data.episodes import Catalogue
 from gpu_runtime.data.errors import DatasetError
 from gpu_runtime.data.lerobot import LeRobotDataset
+from gpu_runtime.data.outcomes import read_outcomes
 from gpu_runtime.protocol.schema import VectorFeature
 
 JPEG_QUALITY = 85
@@ -21,12 +22,20 @@ VALUES_MAX = 400_000  # numbers in one answer: a dataset of many dimensions gets
 def episodes_page(dataset: LeRobotDataset, *, first: int, count: int, task: str | None = None) -> dict[str, Any]:
     """``episodes``: index, length in frames and instruction of ``count`` from position ``first`` on, of ``total``.
 
-    Only those of one instruction, if ``task`` is given.
+    Only those of one instruction, if ``task`` is given. ``success_once`` and ``seed`` are None where the recording
+    does not say.
     """
-    found = [episode for episode in dataset.episodes if task is None or episode.task == task]
+    rows = zip(dataset.episodes, read_outcomes(dataset.root, len(dataset.episodes)), strict=True)
+    found = [row for row in rows if task is None or row[0].task == task]
     shown = [
-        {"index": episode.index, "length": episode.length, "task": episode.task}
-        for episode in found[first : first + count]
+        {
+            "index": episode.index,
+            "length": episode.length,
+            "task": episode.task,
+            "success_once": outcome.success_once,
+            "seed": outcome.seed,
+        }
+        for episode, outcome in found[first : first + count]
     ]
     return {"total": len(found), "episodes": shown}
 

@@ -33,7 +33,7 @@ def episodes(version: DatasetVersion, page: int, task: str | None = None) -> dic
     if task is not None:
         options.append(f"--task={task}")
         of_task = f"{hashlib.sha256(task.encode()).hexdigest()[:16]}-"
-    found: dict[str, Any] = json.loads(_answer(version, f"list-{of_task}{page}.json", options))
+    found: dict[str, Any] = json.loads(_answer(version, f"strip-{of_task}{page}.json", options))
     return found
 
 

@@ -52,6 +52,13 @@ class EpisodeOutput(serializers.Serializer[Any]):
     task = serializers.CharField(help_text="The instruction.")
 
 
+class EpisodeRowOutput(EpisodeOutput):
+    """One episode of the list, with what the recording says beside its frames."""
+
+    success_once = serializers.BooleanField(allow_null=True, help_text="Null: the recording does not say.")
+    seed = serializers.IntegerField(allow_null=True, help_text="Null: the recording does not say.")
+
+
 class PreviewOutput(serializers.Serializer[Any]):
     """A ready version: what validation learned (schema, statistics per dimension) and its episodes by the page."""
 
@@ -62,7 +69,7 @@ class PreviewOutput(serializers.Serializer[Any]):
     total = serializers.IntegerField(help_text="Episodes, of the instruction asked for.")
     page = serializers.IntegerField()
     pages = serializers.IntegerField()
-    episodes = EpisodeOutput(many=True)
+    episodes = EpisodeRowOutput(many=True)
 
 
 class CurveOutput(serializers.Serializer[Any]):

@@ -33,6 +33,21 @@ def test_episodes_come_with_length_and_instruction_by_the_page(pristine: dict[st
     assert episodes_page(dataset, first=1, count=5, task="push the cube") == {"total": 2, "episodes": whole[2:]}
 
 
+@pytest.mark.parametrize(
+    ("told", "known"),
+    [
+        ({"success_once": [True, False, True], "seeds": [4, 5, 6]}, [(True, 4), (False, 5), (True, 6)]),
+        ({"success_once": [True, False], "seeds": "7"}, [(None, None)] * 3),  # of another number of episodes
+        ({"success_once": [1, None, "yes"], "seeds": [True, 0.5, 2**70]}, [(None, None)] * 3),
+        ([], [(None, None)] * 3),
+    ],
+)
+def test_outcomes_are_told_where_the_recording_says_them(v21: Path, told: object, known: list[tuple[object, object]]):
+    (v21 / "meta/recording.json").write_text(json.dumps(told))
+    rows = episodes_page(LeRobotDataset.open(v21), first=0, count=3)["episodes"]
+    assert [(row["success_once"], row["seed"]) for row in rows] == known
+
+
 @pytest.mark.parametrize("version", ["v2.1", "v3.0"])
 @pytest.mark.parametrize("episode", [0, 2])
 def test_curves_are_the_values_themselves_where_there_is_room(pristine: dict[str, Path], version: str, episode: int):

@@ -76,8 +76,19 @@ export class EpisodeList {
       if (place !== 1) part.className = "muted";
       button.append(part);
     }
-    button.title = `Episode ${row.index}, ${row.length} frames: ${row.task}`;
+    if (row.success_once !== null) button.append(this.#outcome(row.success_once));
+    button.title = `Episode ${row.index}, ${row.length} frames${row.seed === null ? "" : `, seed ${row.seed}`}: ${row.task}`;
     return button;
+  }
+
+  #outcome(success) {
+    const mark = document.createElementNS("http://www.w3.org/2000/svg", "svg"), use = document.createElementNS("http://www.w3.org/2000/svg", "use");
+    mark.setAttribute("class", `i outcome ${success ? "good" : "bad"}`);
+    mark.setAttribute("role", "img");
+    mark.setAttribute("aria-label", success ? "Success once" : "No success");
+    use.setAttribute("href", success ? "#s-succeeded" : "#s-failed");
+    mark.append(use);
+    return mark;
   }
 
   #pages(told) {
