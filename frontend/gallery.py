@@ -48,6 +48,9 @@ class Gallery:
         return len(self.videos) + sum(len(row.videos) for row in self.rows)
 
 
+_Told = tuple[tuple[Video, ...], tuple[Row, ...], Page]
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Source:
     """Jobs that filmed, and by which name the versions go: ``start_jobs`` played the policy the job started from."""
@@ -71,8 +74,8 @@ def gallery(tenant: Tenant, job: Job, wish: Wish) -> Gallery:
         tasks = {str(task) for task in every.order_by().values_list("manifest__task", flat=True).distinct() if task}
         versions = _versions(every, source)
         total = every.count() if source.jobs else 0
-        told = _together(tenant, chosen, wish, source) if wish.together else _paged(tenant, chosen, wish, source)
-    videos, rows, page = told
+        read = _together if wish.together else _paged
+        videos, rows, page = read(tenant, chosen, wish, source)
     return Gallery(
         wish=wish,
         own=source.own,
@@ -119,12 +122,12 @@ def _versions(every: QuerySet[Artifact], source: _Source) -> tuple[tuple[str, st
     return (*started, *((str(version), f"version {version}") for version in numbers))
 
 
-def _paged(tenant: Tenant, chosen: QuerySet[Artifact], wish: Wish, source: _Source):
+def _paged(tenant: Tenant, chosen: QuerySet[Artifact], wish: Wish, source: _Source) -> _Told:
     page = Paginator(chosen, PER_PAGE).get_page(wish.page)
     return _videos(tenant, list(page.object_list), source), (), page
 
 
-def _together(tenant: Tenant, chosen: QuerySet[Artifact], wish: Wish, source: _Source):
+def _together(tenant: Tenant, chosen: QuerySet[Artifact], wish: Wish, source: _Source) -> _Told:
     """Starts that were filmed more than once."""
     starts = chosen.order_by("manifest__task", "manifest__seed").values_list("manifest__task", "manifest__seed")
     page = Paginator(starts.annotate(films=Count("pk")).filter(films__gt=1), ROWS_PER_PAGE).get_page(wish.page)

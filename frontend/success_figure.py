@@ -93,7 +93,7 @@ def _drawn(lines: list[tuple[str, list[_Dot]]], *, start: bool) -> dict[str, Any
     fig.update_layout(
         margin={"l": 46, "r": 24 if len(lines) == 1 else 120, "t": 10, "b": 40},
         xaxis={"title": {"text": "policy version"}, "range": [-0.05 * last, 1.06 * last], "tickformat": ",d"},
-        yaxis={"range": [0, 104], "ticksuffix": "\u00a0%", "tickvals": [0, 25, 50, 75, 100]},
+        yaxis={"range": [0, 104], "ticksuffix": "\u00a0%", "dtick": 25},
     )
     return figure_json(fig, height="l")
 

@@ -110,11 +110,11 @@ def test_decisions_older_than_eight_versions_are_one_curve(visit, played: Played
 def test_films_arrive_live_while_another_plays_and_seeks(visit, played: Played, complaints):
     key = played.start(console.evaluation_spec(played.adapter_id, name="under way"))
     played.film(key, seed=50_001, outcome="success")
-    page = visit(f"/jobs/{key[0]}/")
+    page = visit(f"/jobs/{key[0]}/?tab=rollouts")
     films = page.locator("figure.video")
     expect(films).to_have_count(1, timeout=SLOW_MS)
     films.first.scroll_into_view_if_needed()
-    film = page.get_by_label("PushCube-v1, seed 50001, success", exact=True)
+    film = page.locator('figure[data-title="PushCube-v1, seed 50001, version 60, success"] video')
     page.wait_for_function("() => document.querySelector('video').readyState >= 1", timeout=SLOW_MS)
     assert film.evaluate("(video) => Math.round(video.duration)") == 6
     film.evaluate("(video) => { video.loop = true; window.film = video; return video.play(); }")
@@ -129,18 +129,18 @@ def test_films_arrive_live_while_another_plays_and_seeks(visit, played: Played, 
 
 
 def test_films_are_filtered_and_two_are_compared(visit, evaluated, complaints):
-    page = visit(f"/jobs/{evaluated[0]}/")
+    page = visit(f"/jobs/{evaluated[0]}/?tab=rollouts")
     films = page.locator("[data-gallery] figure")
     expect(films).to_have_count(4)
     page.locator("#videos").get_by_role("radio", name="Success").check(force=True)
     expect(films).to_have_count(2, timeout=SLOW_MS)
-    assert page.url.endswith("?outcome=success")
+    assert page.url.endswith("?tab=rollouts&outcome=success")
     for box in page.get_by_role("checkbox", name=re.compile("Compare")).all():
         box.check()
-    page.get_by_role("button", name="Compare the two").click()
-    dialog = page.get_by_role("dialog", name="Two episodes side by side")
+    page.get_by_role("button", name="Play 2 side by side").click()
+    dialog = page.get_by_role("dialog", name="Side by side")
     expect(dialog.locator("video")).to_have_count(2)
-    dialog.get_by_role("button", name="Play both").click()
+    dialog.get_by_role("button", name="Play").click()
     page.wait_for_function(
         "() => [...document.querySelectorAll('#compare video')].every((video) => video.currentTime > 0)",
         timeout=SLOW_MS,
@@ -156,8 +156,8 @@ def test_the_result_appears_when_the_evaluation_ends(visit, played: Played, comp
     key = played.start(console.evaluation_spec(played.adapter_id, name="soon over"))
     for metrics in console.evaluation_metrics():
         played.runtime.tell(*key, metrics)
-    page = visit(f"/jobs/{key[0]}/")
-    expect(page.get_by_role("heading", name="Result")).to_have_count(0)
+    page = visit(f"/jobs/{key[0]}/?tab=evaluation")
+    expect(page.get_by_role("heading", name="No report yet")).to_be_visible()
     played.publish(key, console.report_of(key[0]))
     played.succeed(key, 20)
     result = page.get_by_role("region", name="Success by task")
