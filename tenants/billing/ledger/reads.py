@@ -12,6 +12,7 @@ from tenants.billing.invoices.reads import PlainNumber
 from tenants.billing.models import Account, LedgerEntry, LedgerKind
 from tenants.billing.models import LedgerTransaction as Transaction
 from tenants.models import Tenant
+from tenants.scope import tenant_scope
 
 CSV_COLUMNS = ("created_at", "kind", "reference", "reason", "account", "amount", "currency", "job", "invoice")
 _AT_ONCE = 2_000
@@ -52,7 +53,8 @@ def ledger_page(tenant: Tenant, *, kind: LedgerKind | None, before: UUID | None,
 
 def csv_rows(tenant: Tenant, kind: LedgerKind | None) -> Iterator[tuple[Any, ...]]:
     """One row per entry, newest transaction first, under `CSV_COLUMNS`."""
-    entries = LedgerEntry.objects.filter(tenant=tenant).select_related("transaction")
+    with tenant_scope(tenant):  # whoever reads the rows has left the request's
+        entries = LedgerEntry.objects.select_related("transaction")
     if kind is not None:
         entries = entries.filter(transaction__kind=kind)
     for entry in entries.order_by("-transaction__created_at", "-transaction_id", "pk").iterator(_AT_ONCE):
