@@ -80,6 +80,14 @@ def policy_facts(policy: Artifact) -> tuple[Fact, ...]:
     return tuple(told)
 
 
+def evaluate_options(policy: Artifact, evaluation: Job | None) -> str:
+    """What ``gpu_runtime evaluate`` needs to know: where the policy learned, else where it was evaluated last."""
+    own, judged = policy.job.spec.get("environment"), evaluation.spec.get("environments") if evaluation else None
+    task = own or (judged[0] if judged else {})
+    state = task.get("state", "proprioception")
+    return f"--env {task.get('id', 'ENVIRONMENT')}" + (f" --state {state}" if state != "proprioception" else "")
+
+
 def _part(manifest: Manifest, name: str) -> Manifest:
     part = manifest.get(name)
     return part if isinstance(part, Mapping) else {}

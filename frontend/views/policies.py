@@ -12,7 +12,7 @@ from django.views.decorators.http import require_safe
 from frontend.facts import KIND_WORDS
 from frontend.lineage import family_of
 from frontend.measured import latest_results, measured
-from frontend.policies import manifest_facts, policy_facts, row_of
+from frontend.policies import evaluate_options, manifest_facts, policy_facts, row_of
 from frontend.policy_comparison import comparison_of
 from frontend.refusals import Refusal
 from frontend.success_figure import success_figures
@@ -89,6 +89,7 @@ def show_policy(
     siblings = policies_of_job(request.tenant, job)
     found = measured(request.tenant, [own.pk for own in siblings], start=job.policy_id)
     own = [row for row in found if row.policy.pk == policy.pk]
+    latest = next((row for row in own if row.report), None)
     counts = heir_counts(request.tenant, [policy.pk])[policy.pk]
     context = frame(request, "policies") | {
         "policy": policy,
@@ -98,7 +99,8 @@ def show_policy(
         "siblings": [row for row in siblings if row.pk != policy.pk],
         "family": family_of(request.tenant, job, [policy]),
         "measured": found,
-        "latest": next((row for row in own if row.report), None),
+        "latest": latest,
+        "evaluate_options": evaluate_options(policy, latest.job if latest else None),
         "figures": success_figures(found),
         "heir_count": sum(counts.values()),
         "live_heirs": live_heirs(request.tenant, policy.pk),
