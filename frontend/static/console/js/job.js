@@ -1,6 +1,5 @@
 // One job, live. Its stream tells rows; what they mean for state, actions and cost is read from the server anew.
 import { $, $$, pageData } from "./dom.js";
-import { watchCopies } from "./copy.js";
 import { Now } from "./job-now.js";
 import { addEvent, isFilm, isNotable } from "./job-events.js";
 import { LogView } from "./job-log.js";
@@ -37,6 +36,8 @@ function onRows(frame) {
 
 // The curves' history is one answer that may be newer than the page: the stream goes on from the older of both.
 async function start() {
+  const ended = TERMINAL.has(page.state);
+  if (ended) stream.end();
   const section = $("[data-charts]");
   if (section) {
     const { Charts } = await import("./job-board.js");
@@ -50,7 +51,7 @@ async function start() {
     }
     stream.cursor = Math.min(seen, told);
   }
-  if (TERMINAL.has(page.state)) stream.end();
+  if (ended) showState(badge, "ended");
   else stream.open();
 }
 
@@ -66,5 +67,4 @@ document.body.addEventListener("htmx:beforeSwap", (event) => {
 });
 
 $(".tabs [aria-current]")?.scrollIntoView({ block: "nearest", inline: "center" }); // on a phone they are a strip
-watchCopies();
 start();
