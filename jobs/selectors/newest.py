@@ -16,8 +16,8 @@ def newest_values(tenant: Tenant, jobs: Sequence[Job], series: Sequence[str]) ->
 
     Each value is one look-up in the index of (job, attempt, series, step): no curve is read, however long it is.
     """
-    columns = {f"value_{index}": _newest(name) for index, name in enumerate(series)}
     with tenant_scope(tenant):
+        columns = {f"value_{index}": _newest(name) for index, name in enumerate(series)}
         rows = Job.objects.filter(pk__in=[job.pk for job in jobs]).order_by().annotate(**columns)
         return {
             pk: {name: value for name, value in zip(series, values, strict=True) if value is not None}

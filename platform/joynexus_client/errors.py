@@ -61,6 +61,10 @@ class Conflict(ApiError):
     """Not in the present state (409)."""
 
 
+class Stale(ApiError):
+    """Somebody changed it meanwhile; read it again (412)."""
+
+
 class Invalid(ApiError):
     """The request is not valid; ``problems`` names the fields (400, 422)."""
 
@@ -75,6 +79,7 @@ _BY_STATUS: dict[int, type[ApiError]] = {
     403: Forbidden,
     404: NotFound,
     409: Conflict,
+    412: Stale,
     422: Invalid,
     **dict.fromkeys((429, 502, 503, 504), Unavailable),
 }

@@ -1,19 +1,22 @@
 """Jobs: submit, watch, cancel; and what they published."""
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, Unpack
 
 from joynexus_client.answers import (
     Artifact,
     ArtifactKind,
+    BulkAction,
+    BulkResult,
     Estimate,
     EvaluationReport,
     Event,
     EventPage,
     Job,
-    JobKind,
+    JobSort,
+    JobsWanted,
     LogLevel,
     LogPage,
     MetricsPage,
@@ -56,16 +59,41 @@ class Jobs:
     def list(
         self,
         *,
-        state: str | None = None,
-        kind: JobKind | None = None,
-        project: str | None = None,
-        priority: int | None = None,
-        q: str | None = None,
+        sort: JobSort | None = None,
+        limit: int = 200,
+        **wanted: Unpack[JobsWanted],
     ) -> Iterator[Job]:
-        """Newest first, page by page as you read."""
-        return self._transport.pages(
-            "/api/v1/jobs", state=state, kind=kind, project=project, priority=priority, q=q, limit=200
-        )
+        """Newest first unless ``sort`` says otherwise, read by pages of ``limit`` as you go on."""
+        return self._transport.pages("/api/v1/jobs", sort=sort, limit=limit, **wanted)
+
+    def describe(
+        self,
+        job_id: str,
+        *,
+        name: str | None = None,
+        note: str | None = None,
+        tags: Iterable[str] | None = None,
+        archived: bool | None = None,
+        if_match: str | None = None,
+    ) -> Job:
+        """Change what people say of a job; what is None stays. ``tags`` are all of them, ``note`` is Markdown.
+
+        With ``if_match``, the `etag` of a job, raises Stale if somebody changed it meanwhile. Raises Conflict for
+        archiving a live job, Invalid for a field that is not allowed.
+        """
+        given = {"name": name, "note": note, "tags": None if tags is None else [*tags], "archived": archived}
+        changes = {key: value for key, value in given.items() if value is not None}
+        job: Job = self._transport.patch(f"/api/v1/jobs/{job_id}", changes, if_match=if_match)
+        return job
+
+    def etag(self, job_id: str) -> str:
+        """The version of what people say of a job, for `describe`."""
+        return self._transport.etag(f"/api/v1/jobs/{job_id}")
+
+    def bulk(self, action: BulkAction, job_ids: Iterable[str], *, tag: str = "") -> tuple[BulkResult, ...]:
+        """Do one act to up to 200 jobs. Each is done or refused on its own; ``done`` says which."""
+        body = {"jobs": [*job_ids], "action": action, **({"tag": tag} if tag else {})}
+        return tuple(self._transport.post("/api/v1/jobs/bulk", body)["results"])
 
     def cancel(self, job_id: str) -> Job:
         """Ask a job to stop. Raises Conflict if it has already succeeded or failed."""

@@ -46,7 +46,7 @@ class Transport:
 
     def get(self, path: str, *, wait_s: float = 0.0, **params: Any) -> Any:
         """A JSON answer. ``wait_s`` of a long poll is added to the time limit."""
-        query = {name: value for name, value in params.items() if value is not None}
+        query = {name: value for name, value in params.items() if value is not None} or None  # {} would empty a link's
         return self._json("GET", path, params=query, timeout=_TIMEOUT_S + wait_s)
 
     def post(
@@ -56,9 +56,13 @@ class Transport:
         headers = {"Idempotency-Key": idempotency_key or str(uuid.uuid4())}
         return self._json("POST", path, json=body if body is not None else {}, headers=headers, timeout=timeout_s)
 
-    def patch(self, path: str, body: Any) -> Any:
-        """Change what is there; a repeat changes it to the same."""
-        return self._json("PATCH", path, json=body)
+    def patch(self, path: str, body: Any, *, if_match: str | None = None) -> Any:
+        """Change what is there; a repeat changes it to the same. With ``if_match`` only what has that ETag."""
+        return self._json("PATCH", path, json=body, headers={"If-Match": if_match} if if_match else {})
+
+    def etag(self, path: str) -> str:
+        """The version of a row as its ETag."""
+        return self._repeat(lambda: self._http.get(path, timeout=_TIMEOUT_S)).headers["ETag"]
 
     def append(self, path: str, chunk: bytes, *, headers: dict[str, str]) -> Any:
         """PATCH bytes onto what is there. A repeat of what did arrive is refused by its offset, with the right one."""

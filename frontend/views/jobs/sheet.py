@@ -24,7 +24,7 @@ COLUMNS = (
     *("subject", "subject_detail", "started_from", "tags", "note", "submitted_by", "submitted_at", "started_at"),
     *("ended_at", "archived_at", "duration_s", "step", "total_steps", "metric", "value", "cost", "currency"),
 )
-PER_READ = 500
+PER_READ = 1000
 
 
 @require_safe
@@ -46,10 +46,10 @@ def _lines(tenant: Tenant, wanted: JobFilter) -> Iterator[tuple[Any, ...]]:
     while True:
         found = job_list(tenant, wanted).order_by("-number").values_list("pk", "number")
         rows = list((found if below is None else found.filter(number__lt=below))[:PER_READ])
-        if not rows:
-            return
         keys: list[UUID] = [key for key, _ in rows]
         yield from map(_line, rows_of(tenant, keys, now))
+        if len(rows) < PER_READ:
+            return
         below = rows[-1][1]
 
 

@@ -3,6 +3,8 @@
 from joynexus_client.answers.datasets import Version
 from joynexus_client.answers.evaluation import Episode, EvaluationReport, SuccessRate, SuiteTotals, TaskResult, Totals
 from joynexus_client.answers.jobs import (
+    BulkAction,
+    BulkResult,
     CostRange,
     DatasetImport,
     Estimate,
@@ -11,6 +13,8 @@ from joynexus_client.answers.jobs import (
     Job,
     JobBudget,
     JobKind,
+    JobSort,
+    JobsWanted,
     PolicyRef,
     QueuePlace,
     Quota,
@@ -32,6 +36,8 @@ from joynexus_client.answers.streams import (
 __all__ = [
     "Artifact",
     "ArtifactKind",
+    "BulkAction",
+    "BulkResult",
     "CostRange",
     "DatasetImport",
     "Episode",
@@ -44,6 +50,8 @@ __all__ = [
     "Job",
     "JobBudget",
     "JobKind",
+    "JobSort",
+    "JobsWanted",
     "LogLevel",
     "LogLine",
     "LogPage",

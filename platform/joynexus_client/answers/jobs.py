@@ -3,6 +3,35 @@
 from typing import Any, Literal, TypedDict
 
 JobKind = Literal["sft", "rl", "evaluation", "rollout"]
+JobSort = Literal["-created_at", "created_at", "name", "-name"]
+BulkAction = Literal["cancel", "archive", "unarchive", "tag", "untag"]
+
+
+class JobsWanted(TypedDict, total=False):
+    """Which jobs. ``state`` may be "live"; ``q`` is a part of the name, note or a tag, or an id, a number, J-12."""
+
+    state: str | None
+    kind: JobKind | None
+    head: str | None
+    base_model: str | None
+    owner: str | None
+    tag: str | None
+    project: str | None
+    priority: int | None
+    archived: Literal["false", "true", "all"] | None
+    q: str | None
+
+
+class BulkResult(TypedDict):
+    """What became of one job; ``code`` and ``detail`` say why if it is not ``done``."""
+
+    job: str
+    number: int | None
+    name: str | None
+    state: str | None
+    done: bool
+    code: str
+    detail: str
 
 
 class PolicyRef(TypedDict):
@@ -99,8 +128,13 @@ class Job(TypedDict):
     """
 
     id: str
+    number: int
     kind: JobKind
     name: str
+    tags: list[str]
+    note: str
+    archived_at: str | None
+    cloned_from: str | None
     project: str
     priority: int
     state: str

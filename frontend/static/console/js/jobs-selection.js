@@ -19,10 +19,12 @@ export class Selection {
   get jobs() { return [...this.#jobs.values()]; }
   has(id) { return this.#jobs.has(id); }
 
-  /** @param {Chosen} job */
-  set(job, on) {
-    if (on && this.#jobs.size < KEPT_MAX) this.#jobs.set(job.id, job);
-    else if (!on) this.#jobs.delete(job.id);
+  /** @param {Chosen[]} jobs */
+  set(jobs, on) {
+    for (const job of jobs) {
+      if (!on) this.#jobs.delete(job.id);
+      else if (this.#jobs.size < KEPT_MAX || this.has(job.id)) this.#jobs.set(job.id, job);
+    }
     this.#changed();
   }
 

@@ -27,8 +27,9 @@ function show() {
 }
 
 rows.addEventListener("change", (event) => {
-  if (event.target.matches("[data-row-select]")) selection.set(jobOf(event.target.closest("[data-row]")), event.target.checked);
-  else if (event.target.matches("[data-pick-all]")) for (const row of $$("[data-row]", rows)) selection.set(jobOf(row), event.target.checked);
+  const box = event.target;
+  if (box.matches("[data-row-select]")) selection.set([jobOf(box.closest("[data-row]"))], box.checked);
+  else if (box.matches("[data-pick-all]")) selection.set($$("[data-row]", rows).map(jobOf), box.checked);
 });
 selection.onChange = show;
 document.body.addEventListener("htmx:afterSwap", (event) => { if (event.detail.target === rows) show(); });
