@@ -24,6 +24,7 @@ class MetricCurve(TenantOwned):  # type: ignore[django-manager-missing]
 class MetricBucket(TenantOwned):
     """Points at steps from ``number * width`` to ``(number + 1) * width - 1`` of one curve, see ``jobs.buckets``."""
 
+    tenant = models.ForeignKey("tenants.Tenant", on_delete=models.PROTECT, related_name="+", db_index=False)
     curve = models.ForeignKey(MetricCurve, on_delete=models.CASCADE, related_name="buckets", db_index=False)
     width = models.PositiveIntegerField()  # steps
     number = models.PositiveIntegerField()

@@ -115,9 +115,13 @@ class JobEvent(TenantOwned):
 
 
 class MetricPoint(TenantOwned):
-    """One value of one series. ``value`` is null where the number is not finite; ``special`` says which."""
+    """One value of one series. ``value`` is null where the number is not finite; ``special`` says which.
 
-    job = models.ForeignKey(Job, on_delete=models.CASCADE, related_name="metrics")
+    No index on the tenant alone: nobody asks for that, and SQLite would take it for every question in a scope.
+    """
+
+    tenant = models.ForeignKey("tenants.Tenant", on_delete=models.PROTECT, related_name="+", db_index=False)
+    job = models.ForeignKey(Job, on_delete=models.CASCADE, related_name="metrics", db_index=False)  # see points_after
     seq = models.PositiveBigIntegerField()  # equal for all series of one step
     attempt = models.PositiveIntegerField()
     series = models.CharField(max_length=100)

@@ -8,9 +8,8 @@ from collections import defaultdict
 from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import datetime
+from itertools import product
 from uuid import UUID
-
-from django.db.models import Q
 
 from jobs.buckets import Bucket, Span, bucket_of, by_width, cover, stored_width, width_for
 from jobs.models import MetricBucket, MetricCurve, MetricPoint
@@ -103,13 +102,12 @@ def _stored(spans: list[Span], curves: list[MetricCurve]) -> Iterator[tuple[int,
 
 
 def _points(job_id: UUID, spans: list[Span], curves: list[MetricCurve]) -> Iterator[tuple[int, Bucket]]:
+    """A query per span: databases scan a whole curve for a choice of ranges."""
     ids = {(curve.attempt, curve.series): curve.pk for curve in curves}
-    within = Q()
-    for _, first, stop in spans:
-        within |= Q(step__gte=first, step__lt=stop)
     series = {curve.series for curve in curves}
-    for attempt in {curve.attempt for curve in curves} if spans else ():
-        rows = MetricPoint.objects.filter(within, job_id=job_id, attempt=attempt, series__in=series)
+    for attempt, (_, first, stop) in product({curve.attempt for curve in curves}, spans):
+        rows = MetricPoint.objects.filter(job_id=job_id, attempt=attempt, series__in=series)
+        rows = rows.filter(step__gte=first, step__lt=stop)
         for name, step, at, value, special in rows.values_list("series", "step", "occurred_at", "value", "special"):
             if curve_id := ids.get((attempt, name)):
                 yield curve_id, bucket_of(step, at, value, special)

@@ -29,13 +29,14 @@ with platform_scope():
 
 @dataclass(slots=True, kw_only=True)
 class Played:
-    """``adapter_id``: a policy of Dora's lab."""
+    """``version_id``: demonstrations of Dora's lab; ``adapter_id``: a policy trained on them."""
 
     stack: Stack
     runtime: InMemoryRuntime
     lab: dict[str, str]
     client: Client
     films: Path
+    version_id: str = field(init=False, default="")
     adapter_id: str = field(init=False, default="")
 
     def start(self, spec: dict[str, Any]) -> Key:
@@ -45,6 +46,16 @@ class Played:
         wait_for(lambda: key in self.runtime.submitted)
         self.runtime.tell_state(*key, WorkloadState.RUNNING, total_steps=job["total_steps"])
         return key
+
+    def sft_spec(self, name: str, *, steps: int) -> dict[str, Any]:
+        """Training on Dora's demonstrations."""
+        spec: dict[str, Any] = {
+            "kind": "sft",
+            "name": name,
+            "base_model": "tiny-qwen3-vl",
+            "training": {"steps": steps},
+        }
+        return spec | {"head": {"type": "mlp", "horizon": 4}, "dataset": {"id": self.version_id}}
 
     def publish(self, key: Key, published: console.Published) -> None:
         self.runtime.artifacts[published.told.artifact_id] = published.content
@@ -87,10 +98,8 @@ def wait_for(condition: Any) -> Any:
 
 
 def _train(platform: Played) -> str:
-    version_id = platform.stack.manage("shell", "-c", SEED).strip().splitlines()[-1]
-    spec = {"kind": "sft", "name": "weak start", "base_model": "tiny-qwen3-vl", "training": {"steps": 200}}
-    spec |= {"head": {"type": "mlp", "horizon": 4}, "dataset": {"id": version_id}}
-    key = platform.start(spec)
+    platform.version_id = platform.stack.manage("shell", "-c", SEED).strip().splitlines()[-1]
+    key = platform.start(platform.sft_spec("weak start", steps=200))
     platform.publish(key, console.adapter_of(key[0], version=200))
     platform.succeed(key, 200)
     return str(wait_for(lambda: platform.client.jobs.artifacts(key[0]))[0]["id"])

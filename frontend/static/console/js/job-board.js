@@ -19,6 +19,7 @@ export class Charts {
   #view;
   #cards = new Map(); // plot -> {card, chart, zoom}
   #others;
+  #waiting = []; // cards are drawn once their curves are known: null from then on
   #seq = 0; // rows up to here are in the curves
   #late = null; // rows that came while the server was asked; its answer may be older than they are
 
@@ -45,6 +46,8 @@ export class Charts {
       this.#begin(loaded.series.map((curve) => curve.time[0]));
       this.#others.show(this.#store.names());
       for (const { card, chart } of this.#cards.values()) this.#describe(card, chart);
+      this.#waiting?.forEach((begin) => begin());
+      this.#waiting = null;
       this.#board.now();
       return loaded.seq;
     } finally { this.#late = null; }
@@ -79,12 +82,14 @@ export class Charts {
     const card = element.closest("[data-card]"), { store, view, page } = { store: this.#store, view: this.#view, page: this.#page };
     const zoom = new Zoom({ element, chart, store, view, page, changed: () => this.#board.now([element]) });
     this.#cards.set(element, { card, chart, zoom });
-    this.#board.add(element, () => {
+    const draw = () => {
       const drawn = figure(chart, { element, store, zoom: zoom.fine, view, page, theme });
       this.#describe(card, chart, { ...drawn, zoomed: Boolean(zoom.fine) });
       queueMicrotask(() => zoom.listen());
       return drawn;
-    });
+    };
+    if (this.#waiting) this.#waiting.push(() => this.#board.add(element, draw));
+    else this.#board.add(element, draw);
     $("[data-csv]", card).href = csvOf(page.id, chart);
     card.addEventListener("click", (event) => this.#clicked(event.target.closest("button"), card, chart, element, zoom));
   }

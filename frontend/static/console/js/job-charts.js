@@ -56,17 +56,14 @@ function draw(drawing, curve, own, isNewest) {
 // A curve in up to three parts: before, within and after the range that was read in narrower buckets.
 function partsOf({ zoom, place }, own) {
   const fine = zoom?.store.of(own.name).find((c) => c.attempt === own.attempt && c.width < own.width);
-  const all = { x: place(own), curve: own, ...columns(own, () => true) };
+  const all = part(own, place(own));
   if (!fine || !fine.x.length) return [all];
-  const cut = (keep) => ({ ...columns(own, keep), x: all.x.filter((_, i) => keep(i)), curve: own });
-  const inner = { x: place(fine), curve: fine, ...columns(fine, () => true) };
+  const cut = (keep) => Object.fromEntries(Object.entries(all).map(([name, column]) => [name, Array.isArray(column) ? column.filter((_, i) => keep(i)) : column]));
+  const inner = part(fine, place(fine));
   return [cut((i) => own.x[i] < fine.start(0)), inner, cut((i) => own.start(i) > fine.x.at(-1))];
 }
 
-function columns(curve, keep) {
-  const pick = (column) => column.filter((_, i) => keep(i));
-  return { steps: pick(curve.x), y: pick(curve.y), lo: pick(curve.lo), hi: pick(curve.hi), special: pick(curve.special) };
-}
+const part = (curve, x) => ({ curve, x, steps: curve.x, y: curve.y, lo: curve.lo, hi: curve.hi, special: curve.special });
 
 // From the lowest to the highest of every bucket, so that no spike is lost; the nearer end of the two comes first.
 function behind(parts, shown) {
