@@ -14,13 +14,16 @@ class Offer:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Offers:
-    """For one field. ``closed``: other values are refused anyway, so it is a list to choose from."""
+    """For one field. ``closed``: other values are refused anyway, so it is a list to choose from.
+
+    ``none``: what to say where there is nothing to choose, with a link that helps.
+    """
 
     choices: tuple[Offer, ...] = ()
     closed: bool = True
-    hint: str = ""
-    none: str = ""  # what to say where there is nothing to choose
+    none: str = ""
     none_url: str = ""
+    none_act: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -56,7 +56,8 @@ def _dataset_offers(versions: list[DatasetVersion]) -> Offers:
     return Offers(
         choices=(Offer(value="", label="Choose a dataset"), *choices) if choices else (),
         none="No dataset of yours is ready yet.",
-        none_url=reverse("frontend:datasets"),
+        none_url=reverse("frontend:dataset_upload"),
+        none_act="Upload demonstrations",
     )
 
 
@@ -97,6 +98,7 @@ def _policy_offers(tenant: Tenant, policies: list[Artifact]) -> Offers:
         choices=(Offer(value="", label="Choose a policy"), *choices) if choices else (),
         none="You have no policy yet: a fine-tuning job makes one.",
         none_url=f"{reverse('frontend:job_new')}?kind=sft",
+        none_act="Fine-tune one",
     )
 
 

@@ -42,7 +42,7 @@ class Row:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Wait:
+class InUse:
     """``used`` of ``limit`` that running jobs take, in words."""
 
     words: str
@@ -61,7 +61,7 @@ class Judged:
     places: Placed
     rows: tuple[Row, ...] = ()
     cap: Decimal | None = None
-    in_use: tuple[Wait, ...] = ()
+    in_use: tuple[InUse, ...] = ()
 
     @property
     def estimate(self) -> Estimate | None:
@@ -144,10 +144,10 @@ def _time(us: int) -> str:
     return f"{us / 1e6:,.1f}" if us < 100_000_000 else f"{us / 1e6:,.0f}"
 
 
-def _in_use(tenant: Tenant) -> Iterator[Wait]:
+def _in_use(tenant: Tenant) -> Iterator[InUse]:
     """Limits on what runs at once, as far as there are any."""
     limits, used = limits_read(tenant), used_of(tenant)[None]
     for resource, words in _IN_LINE:
         limit = limits.of_tenant(resource)
         if limit is not None:
-            yield Wait(words=words, used=used.get(resource, 0), limit=limit)
+            yield InUse(words=words, used=used.get(resource, 0), limit=limit)

@@ -63,6 +63,18 @@ function placeErrors() {
   }
 }
 
+// Into the fresh fields; a choice asks for its own fields then.
+function putBack() {
+  for (const [name, value] of late) {
+    const same = $$(`[name="${CSS.escape(name)}"]`, form), control = same.find((one) => one.type !== "radio" || one.value === value);
+    if (!control) continue;
+    if (control.type === "radio") control.checked = true;
+    else control.value = value;
+    for (const kind of ["input", "change"]) control.dispatchEvent(new Event(kind, { bubbles: true }));
+  }
+  late.clear();
+}
+
 async function copyCode(button) {
   const text = $(`[data-code="${shownAs}"]`, form).textContent;
   try {
@@ -84,6 +96,7 @@ function touch(event) {
 
 form.addEventListener("input", touch);
 form.addEventListener("change", touch);
+// Folds that were opened or closed are remembered; the event does not bubble.
 form.addEventListener("toggle", (event) => { open[event.target.open ? "add" : "delete"](event.target.id); }, true);
 form.addEventListener("click", (event) => {
   const as = event.target.closest("[data-as]"), copy = event.target.closest("[data-copy-code]"), link = event.target.closest('a[href^="#f-"]');
@@ -115,22 +128,24 @@ addEventListener("pageshow", () => { // back from the job: the form can be sent 
 document.body.addEventListener("htmx:beforeSwap", (event) => {
   if (event.target.id !== "fields") return;
   const sent = event.detail.requestConfig.formData;
-  for (const control of $$("input:not([type=radio]):not([type=hidden]), textarea", form)) {
-    if (control.name && sent.has(control.name) && sent.get(control.name) !== control.value) late.set(control.name, control.value);
+  for (const control of $$("input:not([type=hidden]), textarea, select", $("#fields"))) {
+    if (control.type === "radio" && !control.checked) continue;
+    if (sent.has(control.name) && sent.get(control.name) !== control.value) late.set(control.name, control.value);
   }
 });
+
+// Told once for each element that came; done once for all of them.
+let isFresh = false;
 document.body.addEventListener("htmx:afterSettle", (event) => {
-  if (!form.contains(event.target)) return;
-  for (const [name, text] of late) {
-    const control = $(`[name="${CSS.escape(name)}"]`, form);
-    if (!control || event.target.id !== "fields") continue;
-    control.value = text;
-    control.dispatchEvent(new Event("input", { bubbles: true }));
-  }
-  if (event.target.id === "fields") late.clear();
-  reopen();
-  showCode(shownAs);
-  placeErrors();
+  if (isFresh || !form.contains(event.detail.target)) return;
+  isFresh = true;
+  queueMicrotask(() => {
+    isFresh = false;
+    putBack();
+    reopen();
+    showCode(shownAs);
+    placeErrors();
+  });
 });
 reopen();
 $("#refused")?.focus();
