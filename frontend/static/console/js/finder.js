@@ -14,7 +14,11 @@ export function watchFinder() {
   form.addEventListener("focusout", () => setTimeout(() => { if (!form.contains(document.activeElement)) show(false); }));
   form.addEventListener("keydown", (event) => {
     const own = links(), at = own.indexOf(document.activeElement);
-    if (event.key === "Escape") { show(false); if (at >= 0) field.focus(); else field.blur(); event.preventDefault(); }
+    if (event.key === "Escape") {
+      event.preventDefault();
+      if (at >= 0) field.focus(); else field.blur();
+      show(false);
+    }
     const by = { ArrowDown: 1, ArrowUp: -1 }[event.key];
     if (!by || found.hidden || !own.length) return;
     event.preventDefault();
