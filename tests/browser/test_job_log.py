@@ -77,7 +77,7 @@ def test_a_log_is_read_back_searched_filtered_and_saved(log_in, stack, alice, ta
     expect(lines.first).to_contain_text("error")
     assert page.locator(".log-line:not(.of-error)").count() == 0
     with page.expect_download() as waiting:
-        page.get_by_role("link", name="Download").click()
+        page.get_by_role("link", name="Download", exact=True).click()
     waiting.value.save_as(tmp_path / "log.txt")
     saved = (tmp_path / "log.txt").read_text().splitlines()
     assert len(saved) == sum(number % 3 == 2 for number in range(1, 1301))

@@ -128,6 +128,16 @@ def test_the_parts_that_are_read_anew_say_what_the_page_says(story: Story):
         assert words in page
 
 
+def test_a_live_job_says_what_is_left_of_the_budgets_it_is_paid_from(story: Story):
+    assert story.alice.api.post("/api/v1/budgets", {"amount": "40"}).status_code == 201
+    job = make_job(story.alice, budget={"max_cost": "10"})
+    page = shown(story.viewer, job)
+    assert "Budget, month of Alice&#x27;s lab" in page
+    assert "€30.00 left" in page  # the job itself holds 10
+    job_cancel(tenant=story.alice.tenant, job_id=job.pk, by=story.alice.actor)
+    assert "Budget, month of" not in shown(story.viewer, job)
+
+
 def test_an_ended_job_offers_to_run_again_and_a_live_one_to_cancel(story: Story):
     job = make_job(story.alice)
     assert "Cancel job" in shown(story.bob, job)

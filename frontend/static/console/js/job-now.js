@@ -54,8 +54,8 @@ export class Now {
     showTimes(fresh);
     for (const part of $$("[data-now]", fresh)) {
       const old = $(`[data-now="${part.dataset.now}"]`);
-      if (!old || old.isEqualNode(part)) continue;
-      if ($("details[open]", old)) { this.#later(EVERY_MS); continue; }
+      if (!old || old.innerHTML === part.innerHTML) continue;
+      if (inUse(old)) { this.#later(EVERY_MS); continue; }
       const held = old.contains(document.activeElement) ? document.activeElement.id : "";
       const { scrollLeft } = old;
       old.replaceChildren(...part.childNodes);
@@ -91,4 +91,10 @@ export class Now {
     }
     if (this.#job.state === "queued" && !document.hidden) this.#later(QUEUED_EVERY_MS);
   }
+}
+
+// An open menu, or text that is being marked.
+function inUse(part) {
+  const marked = getSelection();
+  return Boolean($("details[open]", part)) || (!marked.isCollapsed && part.contains(marked.anchorNode));
 }
