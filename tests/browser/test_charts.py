@@ -1,4 +1,4 @@
-"""Charts of a job in a real browser: a million points, zoom while points arrive, gaps, hidden lines, unknown series."""
+"""Charts of a job in a real browser: a million points, zoom under live points, gaps, hidden lines, any series."""
 
 import math
 from collections.abc import Iterator
