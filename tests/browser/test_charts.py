@@ -12,6 +12,8 @@ from gpu_runtime.protocol.messages import MetricsRecorded
 from tests.browser.played import Key, Played, played_platform, wait_for
 from tests.support.many_points import SPIKE
 
+pytestmark = pytest.mark.browser
+
 STEPS, SPIKE_AT = 100_000, 71_234  # of each of ten series
 SEED = f'from tests.support.many_points import seed; seed("%s", steps={STEPS}, spike_at={SPIKE_AT})'
 PLOT = """(id) => { const plot = document.querySelector(`[data-chart="${CSS.escape(id)}"]`);
