@@ -146,7 +146,8 @@ def _histogram(figure_id: str, spread: dict[str, Any], numbers: list[float]) -> 
     for value, dash in ((numbers[1], "dot"), (numbers[2], "solid"), (numbers[4], "dot")):
         fig.add_vline(x=value, line={"color": PALETTE["--ink-2"], "width": 1, "dash": dash})
     fig.update_layout(margin={"l": 40, "r": 8, "t": 4, "b": 22})
-    fig.update_xaxes(nticks=4)
+    ends = [low, (low + high) / 2, high] if high > low else [low]
+    fig.update_xaxes(tickvals=ends, ticktext=[f"{end:.3g}".replace("-", "−") for end in ends])
     fig.update_yaxes(nticks=3)
     told = f"{spread['name']}: {low:.4g} to {high:.4g}, mean {numbers[2]:.4g}" + (
         ", still" if spread["degenerate"] else ""

@@ -82,7 +82,7 @@ def test_an_upload_that_is_cut_goes_on_after_a_reload_where_the_server_is(
         route.continue_() if len(chunks) <= 3 else route.abort()
 
     page.route("**/api/v1/uploads/*", cut_after_three)
-    page.get_by_label("Archive").set_input_files(archive)
+    page.get_by_label("Archive", exact=True).set_input_files(archive)
     expect(page.locator("[data-fits]")).to_contain_text("free")  # the quota, before the first byte
     page.get_by_label("Name of the dataset").fill(NAME)
     page.get_by_role("button", name="Upload").click()
@@ -115,7 +115,7 @@ def test_another_file_is_refused_before_a_byte_is_sent_and_an_abort_frees_its_sp
     page.route(
         "**/api/v1/uploads/*", lambda route: route.abort() if route.request.method == "PATCH" else route.continue_()
     )
-    page.get_by_label("Archive").set_input_files(archive)
+    page.get_by_label("Archive", exact=True).set_input_files(archive)
     page.get_by_label("Name of the dataset").fill("never whole")
     page.get_by_role("button", name="Upload").click()
     expect(page.locator("[data-note]")).to_be_visible(timeout=SLOW_MS)

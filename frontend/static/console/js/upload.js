@@ -32,7 +32,11 @@ class UploadPage {
   #row(row) {
     const file = $("input[type=file]", row);
     $("[data-resume]", row).addEventListener("click", () => file.click());
-    file.addEventListener("change", () => this.#guard(() => this.#goOn(row.dataset.uploadRow, file.files[0])));
+    file.addEventListener("change", () => {
+      const chosen = file.files[0];
+      file.value = ""; // the same file may be chosen again, mended meanwhile
+      this.#guard(() => this.#goOn(row.dataset.uploadRow, chosen));
+    });
     $("[data-drop]", row).addEventListener("click", () => this.#guard(async () => { await this.api.abort(row.dataset.uploadRow); location.reload(); }));
   }
 
