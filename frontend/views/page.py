@@ -8,6 +8,7 @@ from django.contrib.auth.decorators import login_required
 from django.contrib.messages import get_messages
 from django.core.exceptions import PermissionDenied
 from django.http import Http404, HttpResponse
+from django.http.response import HttpResponseBase
 from django.shortcuts import render
 from django.utils.cache import patch_vary_headers
 from django_htmx.http import trigger_client_event
@@ -20,7 +21,7 @@ from tenants.permissions import Permission
 from tenants.requests import PageRequest
 from tenants.selectors import project_list
 
-View = Callable[..., HttpResponse]
+View = Callable[..., HttpResponseBase]
 
 
 def page(permission: Permission) -> Callable[[View], View]:
@@ -29,7 +30,7 @@ def page(permission: Permission) -> Callable[[View], View]:
     def decorate(view: View) -> View:
         @login_required
         @wraps(view)
-        def guarded(request: PageRequest, **arguments: Any) -> HttpResponse:
+        def guarded(request: PageRequest, **arguments: Any) -> HttpResponseBase:
             if request.actor is None or not request.actor.may(permission):
                 raise PermissionDenied
             if request.method == "GET" and not wants_part(request):

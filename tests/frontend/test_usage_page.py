@@ -64,7 +64,7 @@ def test_a_month_says_quantities_in_their_units_prices_and_what_was_free(alice: 
 
 
 def test_each_row_leads_to_the_jobs_behind_it(alice: Person) -> None:
-    lab = ProjectFactory(tenant=alice.tenant, name="Kitchen <i>")
+    lab: Any = ProjectFactory(tenant=alice.tenant, name="Kitchen <i>")
     job, other = make_job(alice, name="open the <b>door</b>"), make_job(alice, name="elsewhere")
     use(alice.tenant, 100_000, job_id=job.pk, project_id=lab.pk, key_id=alice.key_row.pk)
     use(alice.tenant, 20_000, job_id=other.pk, project_id=other.project_id, at="2026-05-11T12:00:00")
@@ -86,7 +86,8 @@ def test_each_row_leads_to_the_jobs_behind_it(alice: Person) -> None:
 
 def test_the_table_is_sorted_by_money_or_name_and_the_total_is_of_all(alice: Person) -> None:
     for name, samples in (("b", 20_000), ("a", 60_000), ("c", 40_000)):
-        use(alice.tenant, samples, project_id=ProjectFactory(tenant=alice.tenant, name=f"Project {name}").pk)
+        project: Any = ProjectFactory(tenant=alice.tenant, name=f"Project {name}")
+        use(alice.tenant, samples, project_id=project.pk)
 
     def order(sort: str) -> str:
         return "".join(re.findall(r"Project (\w)", " ".join(rows_of(read(alice, f"/usage/{MAY}&by=project{sort}")))))
@@ -150,7 +151,7 @@ def test_a_link_of_the_page_says_exactly_what_was_chosen(month, by, sort, page, 
 
 
 def test_another_labs_usage_names_and_ids_are_nowhere(story: Story) -> None:
-    secret = ProjectFactory(tenant=story.alice.tenant, name="Secret project")
+    secret: Any = ProjectFactory(tenant=story.alice.tenant, name="Secret project")
     job = make_job(story.alice, name="secret plan")
     use(story.alice.tenant, 777_000, job_id=job.pk, project_id=secret.pk, key_id=story.alice.key_row.pk)
     budget = make_billing_rows(story.alice)[1]
