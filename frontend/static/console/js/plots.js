@@ -37,15 +37,18 @@ export function layout(t, { revision, log = false, right = 104, unit = "", y = {
   const axis = { gridcolor: t.grid, zeroline: false, linecolor: t.line, tickcolor: t.line, tickfont: { color: t.ink3, size: 11 } };
   const end = unit ? [{ xref: "paper", x: 1, xanchor: "left", xshift: 22, yref: "paper", y: 0, yanchor: "top", yshift: -6, showarrow: false, text: unit, font: { size: 11, color: t.ink3 } }] : [];
   return {
-    paper_bgcolor: "rgba(0,0,0,0)", plot_bgcolor: "rgba(0,0,0,0)", font: { family: t.font, size: 11, color: t.ink2 },
+    paper_bgcolor: "rgba(0,0,0,0)", plot_bgcolor: t.surface, font: { family: t.font, size: 11, color: t.ink2 },
     margin: { l: 46, r: right, t: 8, b: 28 }, showlegend: false, bargap: 0.28, hovermode: bars ? "closest" : "x unified",
     hoverlabel: { bgcolor: t.surface, bordercolor: t.line, font: { family: t.font, size: 12, color: t.ink } },
     uirevision: revision,
-    xaxis: { ...axis, showgrid: false, showline: true, ticks: "outside", ticklen: 4, nticks: innerWidth <= 760 ? 5 : 7, ...x },
+    xaxis: { ...axis, showgrid: false, showline: true, ticks: "outside", ticklen: 4, nticks: innerWidth <= 760 ? 5 : 7, ...spike(t), ...x },
     yaxis: { ...axis, nticks: 5, rangemode: log ? "normal" : "tozero", type: log ? "log" : "linear", ...y },
     annotations: [...notes, ...end],
   };
 }
+
+// One thin line where the pointer is.
+const spike = (t) => ({ spikecolor: t.ink3, spikethickness: 1, spikedash: "solid", spikemode: "across" });
 
 // Labels beside the last point; neighbours are pushed apart so that they never touch. `items`: [{y, text, color}].
 // `range`: the axis', where it is fixed.
