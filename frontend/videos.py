@@ -8,6 +8,7 @@ from frontend.episodes import CAUSES, outcome_tone
 from jobs.models import Artifact
 
 PER_PAGE = 24
+LAST_PICTURE_STEPS = 10  # the runtime shows a film's last picture as long as so many steps; a test compares
 START = "start"  # the version of the policy that a job started from
 OUTCOMES = {"success": "Success", "fail": "Failure", "error": "Error"}
 _INTEGER_MAX = 2**31 - 1  # of a column, and of a seed
@@ -34,6 +35,11 @@ class Video:
     version_word: str
     evaluation: str = ""
     evaluation_id: str = ""
+
+    @property
+    def frames(self) -> str:
+        """How many steps long the film is: one picture each, and the last one longer; empty if it does not say."""
+        return str(int(self.steps) + LAST_PICTURE_STEPS) if self.steps.isdecimal() else ""
 
     @property
     def words(self) -> str:

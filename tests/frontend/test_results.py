@@ -6,6 +6,8 @@ import uuid
 import pytest
 from django.test import Client
 
+from frontend.videos import LAST_PICTURE_STEPS
+from gpu_runtime.workflows import evaluation_trial
 from jobs.services.retention import artifact_delete
 from tests.support import console
 from tests.support.memory_runtime import InMemoryRuntime
@@ -70,6 +72,10 @@ def test_a_film_tells_its_step_of_the_limit(story: Story, runtime):
     job = evaluated(story.alice, runtime, trained(story.alice, runtime), films=((50_001, "success"),))
     page = html(story.alice, f"/jobs/{job.pk}/videos/")
     assert re.search(r"data-step-now>31 / 50<", page)
+
+
+def test_a_films_last_picture_is_as_long_as_the_runtime_shows_it():
+    assert LAST_PICTURE_STEPS == evaluation_trial._LAST_PICTURE_STEPS
 
 
 def test_nothing_of_a_film_is_loaded_before_it_is_near(story: Story, runtime):

@@ -1,10 +1,11 @@
 // One film as a tile: loaded when it comes near the screen, scrubbed by hovering or with arrow keys, played by a click.
+// A film has a picture for each step, and its last picture some steps longer: `data-frames` counts both.
 import { $, setText } from "./dom.js";
 
-const NEAR = { rootMargin: "200px" };
+const UNKNOWN = 100; // steps of a film that does not say how many it has
 const observer = new IntersectionObserver((entries) => {
   for (const { isIntersecting, target } of entries) if (isIntersecting) load(target);
-}, NEAR);
+}, { rootMargin: "200px" });
 
 // Nothing of a film is asked for before this; then only what the player needs, by ranges.
 export function load(video) {
@@ -19,38 +20,44 @@ export function watch(root) {
   for (const video of root.querySelectorAll("video[data-src]")) observer.observe(video);
 }
 
-export const stepsOf = (figure) => Number(figure.dataset.steps) || 0;
+export const stepsOf = (figure) => Number(figure.dataset.steps) || UNKNOWN;
 
-// How far the film is, from 0 to 1.
-export function share(video) {
-  return video.duration ? Math.min(1, video.currentTime / video.duration) : 0;
+// Seconds of a step; 0 until the film's length is known.
+const stepS = (figure) => ($("video", figure).duration || 0) / (Number(figure.dataset.frames) || UNKNOWN);
+
+// Which step is seen, with its fraction; never more than there are.
+export function stepAt(figure) {
+  const length = stepS(figure);
+  return length ? Math.min(stepsOf(figure), $("video", figure).currentTime / length) : 0;
 }
 
-export function seek(figure, part) {
-  const video = $("video", figure);
+export const isOver = (figure) => $("video", figure).ended || stepAt(figure) >= stepsOf(figure);
+
+// Shows a step: into the middle of its picture, so that no rounding shows its neighbour.
+export function seek(figure, step) {
+  const video = $("video", figure), to = Math.max(0, Math.min(stepsOf(figure), step));
+  const go = () => { video.currentTime = to ? Math.min((to + 0.5) * stepS(figure), video.duration) : 0; };
   load(video);
-  const to = Math.max(0, Math.min(1, part));
-  if (video.duration) video.currentTime = Math.min(to * video.duration, video.duration - 0.001);
-  else video.addEventListener("loadedmetadata", () => { video.currentTime = to * video.duration; }, { once: true });
+  if (video.readyState >= 1) go();
+  else video.addEventListener("loadedmetadata", go, { once: true });
   tell(figure, to);
 }
 
 // The step under the film: what is seen now while it moves, how long the episode was while it rests at its start.
-export function tell(figure, part) {
-  const steps = stepsOf(figure), limit = figure.dataset.limit, now = Math.round(part * steps);
-  const scrub = $("[data-scrub]", figure);
+export function tell(figure, step) {
+  const { steps, limit } = figure.dataset, now = Math.floor(step + 0.01), scrub = $("[data-scrub]", figure);
   if (scrub) {
-    scrub.value = steps ? now : Math.round(part * 100);
-    scrub.setAttribute("aria-valuetext", `step ${now} of ${steps}`);
+    scrub.value = now;
+    scrub.setAttribute("aria-valuetext", `step ${now} of ${stepsOf(figure)}`);
   }
-  setText("[data-step-now]", part > 0 ? `${now} / ${limit || steps}` : `${steps}${limit ? ` / ${limit}` : ""}`, figure);
+  if (steps) setText("[data-step-now]", `${now > 0 ? now : steps}${limit || now > 0 ? ` / ${limit || steps}` : ""}`, figure);
 }
 
 export function toggle(figure) {
   const video = $("video", figure);
   load(video);
   if (!video.paused) { video.pause(); return; }
-  if (share(video) > 0.995) video.currentTime = 0;
+  if (isOver(figure)) video.currentTime = 0;
   video.play().catch(() => {}); // left before it began, or not playable here: the browser shows which
 }
 
@@ -61,25 +68,24 @@ export function enliven(host) {
   host.addEventListener("input", (event) => {
     if (!event.target.matches("[data-scrub]")) return;
     $("video", figureOf(event)).pause();
-    seek(figureOf(event), event.target.value / event.target.max);
+    seek(figureOf(event), Number(event.target.value));
   });
   host.addEventListener("keydown", (event) => {
-    const step = { ArrowLeft: -1, ArrowRight: 1 }[event.key], figure = figureOf(event);
-    if (!step || !figure || !event.target.matches("[data-play]")) return;
+    const by = { ArrowLeft: -1, ArrowRight: 1 }[event.key], figure = figureOf(event);
+    if (!by || !figure || !event.target.matches("[data-play]")) return;
     event.preventDefault();
-    const video = $("video", figure), steps = stepsOf(figure) || 50;
-    video.pause();
-    seek(figure, (Math.round(share(video) * steps) + step) / steps);
+    $("video", figure).pause();
+    seek(figure, Math.floor(stepAt(figure)) + by);
   });
   host.addEventListener("pointermove", (event) => {
     const frame = event.target.closest("[data-play]");
     if (!frame || event.pointerType !== "mouse" || !$("video", frame).paused) return;
-    const box = frame.getBoundingClientRect();
-    seek(figureOf(event), (event.clientX - box.left) / box.width);
+    const figure = figureOf(event), box = frame.getBoundingClientRect();
+    seek(figure, Math.round(((event.clientX - box.left) / box.width) * stepsOf(figure)));
   });
   host.addEventListener("timeupdate", (event) => {
     const figure = figureOf(event);
-    if (figure && !event.target.paused) tell(figure, share(event.target));
+    if (figure && !event.target.paused) tell(figure, stepAt(figure));
   }, true); // media events do not bubble
-  host.addEventListener("ended", (event) => { if (figureOf(event)) tell(figureOf(event), 1); }, true);
+  host.addEventListener("ended", (event) => { const figure = figureOf(event); if (figure) tell(figure, stepsOf(figure)); }, true);
 }

@@ -1,8 +1,8 @@
 // Two to four films in a dialog, played in step: one time for all, the longest film is the measure.
 import { $, $$, setText } from "./dom.js";
-import { load, share, stepsOf, tell } from "./film.js";
+import { isOver, load, seek, stepAt, stepsOf, tell } from "./film.js";
 
-const DRIFT_S = 0.12; // films further apart than this are brought together again
+const DRIFT_STEPS = 2; // films further apart than this are brought together again
 const CHECK_MS = 200;
 
 export class SideBySide {
@@ -61,47 +61,45 @@ export class SideBySide {
   #toggle() {
     if (this.#timer) { this.#pause(); return; }
     if (Number(this.scrub.value) >= this.steps) this.#seek(0);
-    for (const video of this.videos) if (share(video) < 1) video.play().catch(() => {});
+    for (const figure of this.figures) if (!isOver(figure)) $("video", figure).play().catch(() => {});
     this.#timer = setInterval(() => this.#together(), CHECK_MS);
     setText("span", "Pause", this.button);
   }
 
   #pause() {
+    if (this.#timer) this.#seek(this.#seen()); // all stop on the very same step
     clearInterval(this.#timer);
     this.#timer = 0;
     for (const video of this.videos) video.pause();
     setText("span", "Play", this.button);
   }
 
-  // Steps are of equal length in all films of a task, so an equal time is an equal step.
+  #seen() { return Math.floor(stepAt(this.#lead())); }
+
+  // The longest film is the measure; what fell behind it or ran ahead is brought to its step.
   #together() {
-    const lead = this.#lead();
-    for (const video of this.videos) {
-      if (video === lead || share(video) >= 1 || Math.abs(video.currentTime - lead.currentTime) < DRIFT_S) continue;
-      video.currentTime = Math.min(lead.currentTime, video.duration || lead.currentTime);
+    const lead = this.#lead(), step = stepAt(lead);
+    for (const figure of this.figures) {
+      if (figure !== lead && !isOver(figure) && Math.abs(stepAt(figure) - step) > DRIFT_STEPS) seek(figure, Math.floor(step));
+      tell(figure, stepAt(figure));
     }
-    this.#tell(Math.round(share(lead) * this.steps));
-    if (lead.ended || share(lead) >= 1) this.#pause();
+    this.#tell(Math.floor(step));
+    if (isOver(lead)) this.#pause();
   }
 
   #lead() {
-    return this.figures.reduce((best, figure) => (stepsOf(figure) > stepsOf(best) ? figure : best), this.figures[0]).querySelector("video");
+    return this.figures.reduce((best, figure) => (stepsOf(figure) > stepsOf(best) ? figure : best));
   }
 
+  // A film that is shorter rests on its last step.
   #seek(step) {
     const at = Math.max(0, Math.min(this.steps, step));
-    for (const figure of this.figures) {
-      const video = $("video", figure), part = Math.min(1, at / (stepsOf(figure) || this.steps));
-      const go = () => { video.currentTime = Math.min(part * video.duration, Math.max(0, video.duration - 0.001)); };
-      if (video.readyState >= 1) go();
-      else video.addEventListener("loadedmetadata", go, { once: true });
-    }
+    for (const figure of this.figures) seek(figure, at);
     this.#tell(at);
   }
 
   #tell(step) {
     this.scrub.value = step;
     setText("[data-all-step]", `${step} / ${this.steps}`, this.dialog);
-    for (const figure of this.figures) tell(figure, Math.min(1, step / (stepsOf(figure) || this.steps)));
   }
 }
