@@ -10,7 +10,7 @@ from tests.support.stack import Stack, sft_spec
 
 pytestmark = pytest.mark.browser
 
-SLOW_MS = 60_000
+SLOW_MS = 30_000
 LINES = """(series) => (document.querySelector(`[data-chart="${series}"]`).data ?? []).filter((trace) => trace.name)
   .map((trace) => ({name: trace.name, color: trace.line.color, x: trace.x, points: trace.x.length}))"""
 
