@@ -5,7 +5,7 @@ A view gives ``figure_json(fig)`` to ``{{ figure|json_script:"fig-x" }}``; the t
 ``console/parts/figures.html`` in its ``scripts`` block. Plotly itself is imported when the first figure is made.
 """
 
-from frontend.figures.drawing import figure_json
+from frontend.figures.drawing import NARROW, WIDE, figure_json
 from frontend.figures.palette import PALETTE, faded, meter_colour, run_colour, service_colour
 
-__all__ = ["PALETTE", "faded", "figure_json", "meter_colour", "run_colour", "service_colour"]
+__all__ = ["NARROW", "PALETTE", "WIDE", "faded", "figure_json", "meter_colour", "run_colour", "service_colour"]

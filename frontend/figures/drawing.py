@@ -13,6 +13,7 @@ _TICKS: dict[Height, int] = {"s": 4, "plot": 5, "l": 6, "xl": 7}  # of the y axi
 _FONT = "system-ui, sans-serif"  # exchanged for the page's own
 _OWN_MARKUP = ("<extra>", "</extra>", "<br>")  # what a hover template needs; none of it becomes a style
 _SIZE = 11
+WIDE, NARROW = "wide", "narrow"  # names of annotations that are shown on large screens, or on phones, only
 
 
 def figure_json(fig: "go.Figure", *, height: Height = "plot") -> dict[str, Any]:

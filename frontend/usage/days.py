@@ -7,7 +7,7 @@ from decimal import Decimal
 from typing import TYPE_CHECKING
 from uuid import UUID
 
-from frontend.figures import PALETTE, meter_colour, run_colour
+from frontend.figures import NARROW, PALETTE, WIDE, meter_colour, run_colour
 from frontend.figures.stacks import Part, stacked_bars
 from frontend.templatetags.console import SYMBOLS
 from frontend.usage.choice import Choice, Split
@@ -49,7 +49,7 @@ def day_figure(
     fig.update_xaxes(range=[0.3, length + 0.7], tickvals=ticks, title=f"{choice.month:%B}, UTC days")
     fig.update_layout(margin_b=40)
     if budget is not None:
-        _line(fig, float(budget / length), f"{symbol}{budget / length:,.2f} a day keeps the budget", length)
+        _budget_line(fig, budget / length, symbol, length, drawn=_last_drawn(choice.month, today, length))
     if today.replace(day=1) == choice.month and today.day < length:
         _future(fig, today.day, length, symbol, projection)
     return fig
@@ -106,10 +106,19 @@ def _others(totals: Sequence[UsageTotal], month: date, parts: Sequence[Part], da
     return [Part(name="All others", colour=PALETTE["--ink-3"], values=rest)]
 
 
-def _line(fig: "go.Figure", y: float, text: str, length: int) -> None:
-    line = {"color": PALETTE["--ink-3"], "width": 1, "dash": "dot"}
+def _last_drawn(month: date, today: date, length: int) -> int:
+    return today.day if today.replace(day=1) == month else length
+
+
+def _budget_line(fig: "go.Figure", a_day: Decimal, symbol: str, length: int, *, drawn: int) -> None:
+    """What keeps the budget, named where fewer bars are: at the right in the month's first half, else at the left."""
+    y, line = float(a_day), {"color": PALETTE["--ink-3"], "width": 1, "dash": "dot"}
     fig.add_shape(type="line", x0=0.5, x1=length + 0.6, y0=y, y1=y, line=line)
-    fig.add_annotation(x=0.5, y=y, xanchor="left", yanchor="bottom", text=text, showarrow=False)
+    right = drawn <= length * 0.65
+    x, anchor = (length + 0.4, "right") if right else (0.5, "left")
+    short = f"{symbol}{a_day:,.2f} a day"
+    for name, text in ((WIDE, f"{short} keeps the budget"), (NARROW, short)):
+        fig.add_annotation(name=name, x=x, y=y, xanchor=anchor, yanchor="bottom", text=text, showarrow=False)
 
 
 def _future(fig: "go.Figure", today: int, length: int, symbol: str, projection: Projection | None) -> None:
@@ -118,6 +127,5 @@ def _future(fig: "go.Figure", today: int, length: int, symbol: str, projection: 
     fig.add_shape(type="rect", x0=today + 0.5, x1=length + 0.6, yref="paper", y0=0, y1=1, **shade)
     if projection is not None:
         text = f"{symbol}{projection.day_low:,.2f}–{projection.day_high:,.2f} a day expected"
-        fig.add_annotation(
-            x=length + 0.4, xanchor="right", yref="paper", y=0.96, yanchor="top", text=text, showarrow=False
-        )
+        place = {"x": length + 0.4, "xanchor": "right", "yref": "paper", "y": 0.98, "yanchor": "top"}
+        fig.add_annotation(name=WIDE, text=text, showarrow=False, **place)

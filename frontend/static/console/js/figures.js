@@ -32,7 +32,9 @@ function draw(element) {
   if (!source || !window.Plotly) return;
   const { data, layout, palette } = JSON.parse(source.textContent);
   const look = dressed(layout, palette);
-  if (innerWidth <= 760 && look.template) look.template.layout.xaxis.nticks = 5;
+  const phone = innerWidth <= 760, other = phone ? "wide" : "narrow"; // notes that say on which screens they are shown
+  if (phone && look.template) look.template.layout.xaxis.nticks = 5;
+  if (look.annotations) look.annotations = look.annotations.filter((note) => note.name !== other);
   known.set(element, source.textContent);
   Plotly.react(element, dressed(data, palette), look, CONFIG);
 }
