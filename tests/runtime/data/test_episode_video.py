@@ -88,3 +88,16 @@ def test_what_is_not_there_is_told(pristine: dict[str, Path], tmp_path: Path, ep
     with pytest.raises(DatasetError) as told:
         write_episode_video(dataset, episode, camera=camera, to=tmp_path / "e.mp4", max_bytes=ROOM)
     assert told.value.code == code
+
+
+@pytest.mark.recording
+def test_a_recording_in_av1_is_encoded_frame_by_frame(recording: Path, tmp_path: Path):
+    dataset = LeRobotDataset.open(recording)
+    camera = dataset.schema.cameras[0].key
+    write_episode_video(dataset, 0, camera=camera, to=tmp_path / "e.mp4", max_bytes=ROOM)
+    times_s, images = frames_of(tmp_path / "e.mp4")
+    assert len(times_s) == dataset.lengths[0]
+    np.testing.assert_allclose(times_s, np.arange(len(times_s)) / dataset.info.fps, atol=1e-3)
+    for number in (0, 97, len(images) - 1):
+        (stored,) = dataset.frames(0, [number], camera)
+        assert np.abs(images[number].astype(float) - stored).mean() < 6
