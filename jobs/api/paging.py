@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from datetime import UTC
 from typing import Any
 
-from django.db.models import Q, QuerySet
+from django.db.models import Q
 from django.utils.dateparse import parse_datetime
 from rest_framework.pagination import BasePagination
 from rest_framework.response import Response
@@ -75,7 +75,7 @@ def _is_moment(text: str) -> bool:
 class JobPagination(BasePagination):
     """`?limit=` up to 200; ``next`` and ``previous`` are links. The order is the query's ``sort``."""
 
-    def paginate_queryset(self, queryset: QuerySet[Job], request: Any, view: Any = None) -> list[Job]:
+    def paginate_queryset(self, queryset: Any, request: Any, view: Any = None) -> list[Any]:
         """The query string has been validated; one row more than the page says whether there is another."""
         params = request.query_params
         self.url, self.sort = request.build_absolute_uri(), JobSort(params.get("sort") or JobSort.NEWEST)
@@ -83,7 +83,7 @@ class JobPagination(BasePagination):
         cursor = cursor_read(params["cursor"], self.sort) if params.get("cursor") else None
         back = cursor is not None and cursor.back
         rows = queryset.order_by(*order_of(self.sort, back=back))
-        found = list((rows.filter(cursor.beyond()) if cursor else rows)[: limit + 1])
+        found: list[Job] = list((rows.filter(cursor.beyond()) if cursor else rows)[: limit + 1])
         page, more = found[:limit], len(found) > limit
         self.has_next, self.has_previous = (True, more) if back else (more, cursor is not None)
         self.page = page[::-1] if back else page

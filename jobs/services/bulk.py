@@ -1,7 +1,7 @@
 """One act on many jobs: each succeeds or is refused on its own, and the answer says which."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from uuid import UUID
 
@@ -101,11 +101,18 @@ def _act(
         with transaction.atomic():  # a refusal undoes its own part only
             job = _one(by, tenant, job_id, action, tag, tags)
     except ApplicationError as error:
-        row = Job.objects.filter(pk=job_id).only("number", "name", "state").first() if error.status != 404 else None
-        told = {"number": row.number, "name": row.name, "state": row.state} if row else {}
-        detail = error.errors[0].detail if error.errors else error.detail
-        return BulkResult(job_id=job_id, code=error.code, detail=detail, **told)
+        return _refused(job_id, error)
     return BulkResult(job_id=job_id, number=job.number, name=job.name, state=job.state)
+
+
+def _refused(job_id: UUID, error: ApplicationError) -> BulkResult:
+    """Of a job that does not exist for the caller nothing is told."""
+    detail = error.errors[0].detail if error.errors else error.detail
+    row = Job.objects.filter(pk=job_id).only("number", "name", "state").first() if error.status != 404 else None
+    if row is None:
+        return BulkResult(job_id=job_id, code=error.code, detail=detail)
+    told = BulkResult(job_id=job_id, number=row.number, name=row.name, state=row.state)
+    return replace(told, code=error.code, detail=detail)
 
 
 def _one(by: Actor | None, tenant: Tenant, job_id: UUID, action: BulkAction, tag: str, tags: frozenset[str]) -> Job:
