@@ -33,10 +33,11 @@ export class Player {
     video.setAttribute("aria-label", `Camera ${name}`);
     video.dataset.frames = `${this.data.api}/episodes/${index}/frames/${encodeURIComponent(camera.key)}`;
     video.addEventListener("error", () => this.#stills(video, name));
+    video.addEventListener("loadeddata", () => { caption.textContent = name; }, { once: true });
     video.addEventListener("loadedmetadata", () => this.#place(video));
     video.addEventListener("ended", () => this.#end());
     video.src = `${this.data.api}/episodes/${index}/videos/${encodeURIComponent(camera.key)}`;
-    caption.textContent = name;
+    caption.textContent = `${name}, being read…`; // the first to look at an episode has its video made
     figure.append(video, caption);
     return figure;
   }
@@ -46,6 +47,7 @@ export class Player {
     const image = document.createElement("img");
     image.alt = `Camera ${name}`;
     image.dataset.frames = video.dataset.frames;
+    video.nextElementSibling.textContent = `${name}, single frames`;
     video.replaceWith(image);
     this.#picture(image);
   }
