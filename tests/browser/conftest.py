@@ -14,7 +14,7 @@ CHROMIUM_ARGUMENTS = [
 ]
 # plotly.min.js brings one style element of its own (for maps); the policy refuses it, without visible effect.
 KNOWN_STYLE_REPORT = "sha256-ji27qzEtxXZW+7dun6UwjHXJ18e6WAin1VvNtkzIE/o="
-# A part that was being read when the page was left: htmx says so on the console. An answer that is an error is another.
+# A part was being read when the page was left: htmx says so on the console. An answer that is an error is another.
 LEFT_WHILE_READING = ("htmx:afterRequest, ", "htmx:sendError, ", "htmx:sendAbort, ")
 
 
