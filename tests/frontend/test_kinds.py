@@ -150,14 +150,14 @@ def test_a_policys_page_lists_the_jobs_that_start_from_it_with_their_success(sto
     assert "57.9\u00a0% once of 19" in page
 
 
-def test_the_list_shows_kind_environment_lineage_and_success(story: Story, runtime, adapter):
+def test_the_list_shows_kind_environment_and_success(story: Story, runtime, adapter):
     job, key = start(story.alice, runtime, console.rl_spec(str(adapter.pk)))
     for version in range(1, 4):
         runtime.tell(*key, console.rl_metrics(version))
     relay_all(runtime)
     newest = console.rl_metrics(3).values["rollout/success_once"]
     page = html(story.alice, "/jobs/?kind=rl")
-    for words in ("PushCube-v1", "PPO", f'from <a href="/jobs/{adapter.job_id}/">weak start</a>', "of 16 episodes"):
+    for words in ("PushCube-v1", "PPO"):
         assert words in page
     assert f"{newest * 100:.1f}\u00a0%" in page
     assert str(job.pk) not in html(story.alice, "/jobs/?kind=sft")
@@ -167,13 +167,18 @@ def test_the_list_shows_kind_environment_lineage_and_success(story: Story, runti
 def test_the_list_asks_as_often_for_many_jobs_of_all_kinds_as_for_one_each(
     story: Story, runtime, adapter, django_assert_max_num_queries
 ):
-    specs = (console.rl_spec, console.evaluation_spec, console.rollout_spec)
-    for spec in specs * 4:
-        start(story.alice, runtime, spec(str(adapter.pk)))
-    relay_all(runtime)
     browser = story.alice.browser()
-    with django_assert_max_num_queries(19):
-        assert browser.get("/jobs/").status_code == 200
+
+    def queries(each: int) -> int:
+        for spec in (console.rl_spec, console.evaluation_spec, console.rollout_spec) * each:
+            start(story.alice, runtime, spec(str(adapter.pk)))
+        relay_all(runtime)
+        with django_assert_max_num_queries(50) as seen:
+            assert browser.get("/jobs/").status_code == 200
+        return len(seen)
+
+    few = queries(1)
+    assert queries(3) <= few + 2  # the frame reads some things anew after a while
 
 
 def test_a_rollout_page_names_the_dataset_it_makes(story: Story, runtime, adapter):
