@@ -30,6 +30,7 @@ REST = 3  # the section of fields that no plan names
 AT_ONCE = frozenset(
     {
         "tags",
+        "normalization",
         "head.horizon",
         "dataset.image_size",
         "dataset.cameras",
@@ -58,7 +59,7 @@ AT_ONCE = frozenset(
 )
 """Optional fields that most people set; rows are written ``#``."""
 
-WIDE = frozenset({"policy.artifact", "dataset.id", "environment.id", "environments.#.id"})
+WIDE = frozenset({"base_model", "policy.artifact", "dataset.id", "environment.id", "environments.#.id"})
 """Fields that take the whole width."""
 
 HIDDEN = frozenset({"cloned_from"})

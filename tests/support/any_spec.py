@@ -11,8 +11,8 @@ _TEXT = st.text(st.characters(exclude_categories=("Cs",), exclude_characters="\0
 _NAME = r"[A-Za-z0-9_.-]{1,12}"
 # What fields of several models agree on; the bounds of one field are in its schema.
 _AGREED: dict[str, st.SearchStrategy[Any]] = {
-    "head.heads": st.sampled_from([1, 2, 4]),
-    "head.width": st.integers(2, 512).map(lambda number: number * 8),
+    "head.heads": st.sampled_from([1, 2, 4, 12]),
+    "head.width": st.integers(1, 170).map(lambda number: number * 24),
     "exploration.log_std_init": st.floats(-4, 0),
     "exploration.log_std_min": st.floats(-10, -4),
     "exploration.log_std_max": st.floats(0, 2),
