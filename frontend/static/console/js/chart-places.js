@@ -5,7 +5,7 @@ const UNITS = [["h", 3600], ["min", 60], ["s", 1]];
 
 // `view.x`: "" for steps, RELATIVE, WALL, or the series whose values take their place. `began`: seconds since 1970.
 export function places(store, curve, x, { began, unit }) {
-  if (!x) return curve.x;
+  if (!x) return [...curve.x]; // a copy: what is drawn does not grow before it is drawn again
   if (x === RELATIVE) return curve.time.map((at) => (at === null ? null : (at - began) / unit.seconds));
   if (x === WALL) return curve.time.map((at) => (at === null ? null : localTime(at)));
   const axis = store.of(x).find((c) => c.attempt === curve.attempt);
