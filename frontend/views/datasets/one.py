@@ -40,7 +40,8 @@ def dataset_context(request: PageRequest, dataset: Dataset, version: DatasetVers
         "version": version,
         "may_write": request.actor.may(Permission.DATASETS_WRITE),
         "may_train": request.actor.may(Permission.JOBS_WRITE),
-        "dataset_jobs": jobs_per_dataset(request.tenant, [dataset.pk]).get(dataset.pk, 0),
+        "keepers": list(job_list(request.tenant).filter(dataset_version__dataset=dataset)[:JOBS_SHOWN]),
+        "keepers_total": jobs_per_dataset(request.tenant, [dataset.pk]).get(dataset.pk, 0),
     }
     return context | (_version_context(request, version) if version else {})
 
