@@ -83,6 +83,7 @@ def job_reopen(job: Job, *, reason: str, message: str) -> Transition | None:
     with platform_scope():
         ended = Job.objects.filter(pk=job.pk, tenant_id=job.tenant_id, attempt=job.attempt, state__in=REOPENED)
         columns = {"state": JobState.QUEUED, "reason": reason, "message": message, "finished_at": None}
+        columns["archived_at"] = None  # a live job is listed
         if ended.update(attempts_forgiven=F("attempt"), **columns) != 1:
             return None
         job.refresh_from_db()

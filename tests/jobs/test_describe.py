@@ -10,6 +10,7 @@ from jobs.models import Job, JobTag
 from jobs.services import describe
 from jobs.services.cancel import job_cancel
 from jobs.services.describe import job_describe
+from jobs.services.transition import job_reopen
 from tenants.audit.models import AuditEvent
 from tenants.errors import ApplicationError
 from tenants.scope import platform_scope
@@ -152,6 +153,13 @@ def test_an_archived_job_is_in_no_list_but_opens_by_its_id(bob: Person) -> None:
         "job.archived",
         "job.unarchived",
     ]
+
+
+def test_an_archived_job_that_runs_again_is_listed_again(bob: Person) -> None:
+    job = ended_job(bob)
+    archived = job_describe(by=bob.actor, tenant=bob.tenant, job_id=job.pk, archived=True)
+    assert job_reopen(archived, reason="requeued_by_operator", message="Again.") is not None
+    assert reread(job).archived_at is None
 
 
 def test_charlie_finds_no_job_to_describe(alice: Person, charlie: Person) -> None:
