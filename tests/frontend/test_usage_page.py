@@ -24,7 +24,7 @@ from tests.support.invoices import make_billing_rows, use
 from tests.support.jobs import make_job
 from tests.support.ledger import give_credit
 from tests.support.story import Person, Story, make_person
-from tests.support.usage import graduated, set_price
+from tests.support.usage import graduated, ingest, set_price
 
 pytestmark = [
     pytest.mark.django_db,
@@ -319,3 +319,15 @@ def test_the_month_is_projected_and_compared_with_its_budget(alice: Person) -> N
     assert '<dd class="warn">€157.50</dd>' in text
     assert "3.23 a day keeps the budget" in text
     assert "11.5 days left" in text
+
+
+def test_the_file_of_a_narrowed_table_holds_what_the_table_shows(alice: Person) -> None:
+    use(alice.tenant, 100_000, job_id=make_job(alice).pk)
+    ingest(alice.tenant, samples=20_000, compute_us=5_000, job_id=make_job(alice).pk)
+    text = read(alice, f"/usage/{MAY}&by=job&meter=train.samples")
+    link = re.search(r'href="(/api/v1/usage/csv[^"]+)"', text)
+    assert link is not None
+    rows = b"".join(alice.browser().get(link.group(1).replace("&amp;", "&"))).decode().splitlines()
+    assert len(rows) == 3
+    assert all("train.samples" in row for row in rows[1:])
+    assert alice.api.get("/api/v1/usage?meter=gold").status_code == 422
