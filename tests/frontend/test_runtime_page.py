@@ -6,6 +6,7 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
+import time_machine
 from django.conf import settings
 from django.db import connection
 from django.test.utils import CaptureQueriesContext
@@ -14,6 +15,7 @@ from django.utils import timezone
 from jobs.models import Job, RuntimeSnapshot
 from jobs.selectors.waits import own_waits
 from tenants.scope import platform_scope
+from tests.jobs.test_fairness import IN_A_BUCKET
 from tests.jobs.test_utilization import span
 from tests.support.jobs import make_job
 from tests.support.story import Person, Story, make_person
@@ -104,6 +106,7 @@ def test_nobody_elses_names_ids_or_parts_are_on_the_page(story: Story) -> None:
     assert "secret plan" in read(story.alice)
 
 
+@time_machine.travel(IN_A_BUCKET, tick=False)
 def test_fairness_is_ones_own_seconds_against_the_part_by_weight(story: Story) -> None:
     report()
     for person, busy_s in ((story.alice, 3), (story.charlie, 1)):

@@ -2,8 +2,10 @@
 
 from collections.abc import Callable
 from dataclasses import replace
+from datetime import UTC, datetime
 
 import pytest
+import time_machine
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -12,6 +14,7 @@ from tests.jobs.test_utilization import span
 from tests.support.story import Person
 
 TENANTS = ("a", "b", "c")
+IN_A_BUCKET = datetime(2026, 1, 1, 12, 0, 5, tzinfo=UTC)  # five minutes before, ten seconds are left of a bucket
 Reckoned = Callable[[dict[int, dict[str, int]], dict[str, int], str], Fairness]
 worlds = st.tuples(
     st.dictionaries(
@@ -62,6 +65,7 @@ def test_a_double_weight_has_a_double_part() -> None:
 
 
 @pytest.mark.django_db
+@time_machine.travel(IN_A_BUCKET, tick=False)
 def test_one_is_told_of_oneself_by_the_weights_of_the_tenants(alice: Person, charlie: Person) -> None:
     span(alice, "training", busy_s=3)
     span(charlie, "training", busy_s=1)
