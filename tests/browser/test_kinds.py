@@ -215,7 +215,7 @@ def test_pages_of_new_kinds_are_accessible_and_fit_the_screen(visit, learning, e
     for path in ("/jobs/", f"/jobs/{learning[0]}/", f"/jobs/{evaluated[0]}/"):
         page.goto(page.url.split("/jobs/")[0] + path)
         page.wait_for_load_state("networkidle")
-        for fold in page.locator("details > summary").all():
+        for fold in page.locator("main details.fold > summary").all():
             fold.click()
         found = Axe().run(page).response["violations"]
         assert [f"{path} {v['id']}: {v['nodes'][0]['html'][:120]}" for v in found] == []
