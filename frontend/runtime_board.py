@@ -6,8 +6,9 @@ from typing import Any
 
 from frontend.figures import figure_json, service_colour
 from frontend.figures.lines import Line, balance_bars, percent_lines, size_bars
-from jobs.selectors.fairness import ON_DEVICE, Fairness, fairness
+from jobs.selectors.fairness import Fairness, fairness
 from jobs.selectors.runtime import RuntimeReport, RuntimeState
+from jobs.selectors.spans import ON_DEVICE
 from jobs.selectors.utilization import SERVICES, UtilizationHistory, utilization_history
 from tenants.models import Tenant
 

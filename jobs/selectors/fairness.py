@@ -10,10 +10,8 @@ from dataclasses import dataclass
 
 from django.utils import timezone
 
-from jobs.selectors.spans import INFERENCE, TRAINING, counted, window_of
+from jobs.selectors.spans import counted, window_of
 from tenants.models import Tenant
-
-ON_DEVICE = (TRAINING, INFERENCE)  # simulators have seats, not shares
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

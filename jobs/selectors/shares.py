@@ -10,10 +10,8 @@ from django.db.models.functions import Cast, Coalesce
 
 from jobs.models import DeviceSpan, Job
 from jobs.selectors.kept import Kept, newest_span
-from jobs.selectors.utilization import INFERENCE, TRAINING
+from jobs.selectors.spans import ON_DEVICE
 from tenants.models import Tenant
-
-ON_DEVICE = (TRAINING, INFERENCE)
 
 
 @dataclass(slots=True, kw_only=True)

@@ -6,7 +6,7 @@ a bucket's last second count as crossing even where they do not.
 
 from dataclasses import dataclass
 
-BUCKET_S = 15
+BUCKET_S = 15  # length of a bucket of time
 _US = 1_000_000
 
 

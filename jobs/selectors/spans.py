@@ -15,11 +15,11 @@ from django.db import connection
 
 from jobs.models import DeviceSpan
 from jobs.selectors.kept import Kept, newest_span
-from jobs.selectors.span_sql import STATEMENTS
+from jobs.selectors.span_sql import BUCKET_S, STATEMENTS
 
 WINDOW_S = 1800
-BUCKET_S = 15
 SERVICES = (TRAINING, INFERENCE, ENVIRONMENT) = ("training", "inference", "environment")  # in the order of colours
+ON_DEVICE = (TRAINING, INFERENCE)  # simulators compute on their own processors, and have seats instead of shares
 BUCKET_US = BUCKET_S * 1_000_000
 _EPOCH = datetime.fromtimestamp(0, UTC)
 _MICROSECOND = timedelta(microseconds=1)
