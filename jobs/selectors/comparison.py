@@ -5,7 +5,7 @@ from typing import Any
 from uuid import UUID
 
 from jobs.models import Artifact, ArtifactKind, Job
-from jobs.selectors.jobs import job_list
+from jobs.selectors.jobs import jobs_of
 from jobs.selectors.points import POINT_COLUMNS, point_rows
 from tenants.access import not_found
 from tenants.models import Tenant
@@ -15,8 +15,8 @@ COMPARISON_COLUMNS = ("number", "job_id", "name", *POINT_COLUMNS)
 
 
 def jobs_get(tenant: Tenant, job_ids: Sequence[UUID]) -> list[Job]:
-    """In the order of ``job_ids``. Raises ApplicationError 404 if one is missing, or another tenant's."""
-    found = {job.pk: job for job in job_list(tenant).filter(pk__in=job_ids)}
+    """In the order of ``job_ids``, archived ones too. Raises ApplicationError 404 if one is missing, or another tenant's."""
+    found = {job.pk: job for job in jobs_of(tenant, job_ids)}
     if any(job_id not in found for job_id in job_ids):
         raise not_found("job")
     return [found[job_id] for job_id in job_ids]

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from django.db import connection
 from django.test.utils import CaptureQueriesContext
+from django.utils import timezone
 
 from frontend.comparison import COMPARED_MAX, compared, two_sided_p, verdict
 from frontend.parameters import ABSENT, parameters
@@ -16,6 +17,7 @@ from jobs.models import Artifact, Job
 from jobs.selectors.jobs import artifact_list
 from jobs.services.dispatch import job_dispatch
 from jobs.services.submit import job_submit
+from tenants.scope import platform_scope
 from tests.support import console
 from tests.support.jobs import make_job, relay_all, start_job
 from tests.support.memory_runtime import InMemoryRuntime
@@ -63,6 +65,15 @@ def test_jobs_are_shown_in_the_order_of_the_address_and_each_once(story: Story):
     assert "Compare 2 jobs" in text
     table = text[text.index('aria-label="Results"') :]
     assert table.index("second") < table.index("first")
+
+
+@pytest.mark.parametrize("path", ["/jobs/compare/", "/jobs/compare/csv/"])
+def test_archived_jobs_can_be_compared_with_others(story: Story, path: str):
+    now, before = make_job(story.alice, name="now"), make_job(story.alice, name="before")
+    with platform_scope():
+        Job.objects.filter(pk=before.pk).update(state="failed", finished_at=timezone.now(), archived_at=timezone.now())
+    answer = story.bob.browser().get(f"{path}?job={now.pk}&job={before.pk}")
+    assert answer.status_code == 200
 
 
 @pytest.mark.parametrize("path", ["/jobs/compare/", "/jobs/compare/csv/"])
