@@ -146,6 +146,24 @@ def test_an_endpoint_is_added_its_secret_shown_once_changed_switched_and_deleted
         assert not WebhookEndpoint.objects.filter(tenant=story.alice.tenant).exists()
 
 
+def test_a_change_that_is_refused_keeps_what_was_typed_in_its_own_form(story: Story):
+    browser = story.alice.browser()
+    browser.post("/settings/webhooks/", {"url": URL, "events": ["job.failed"]})
+    browser.post("/settings/projects/", {"name": "Kitchen", "slug": ""})
+    with platform_scope():
+        endpoint = WebhookEndpoint.objects.get(tenant=story.alice.tenant)
+        project = Project.objects.get(tenant=story.alice.tenant, slug="kitchen")
+    typed = "https://127.0.0.1/typed"
+    answer = browser.post(f"/settings/webhooks/{endpoint.pk}/change/", {"url": typed, "events": ["job.started"]})
+    assert answer.status_code == 422
+    page = answer.content.decode()
+    assert page.count(f'value="{typed}"') == 1
+    assert re.findall(r'value="(job\.\w+)" checked', page) == ["job.started"]
+    answer = browser.post(f"/settings/projects/{project.pk}/rename/", {"name": "x" * 201})
+    assert answer.status_code == 422
+    assert f'value="{"x" * 201}"' in answer.content.decode()
+
+
 def test_an_address_inside_the_network_is_refused_by_name(story: Story):
     answer = story.alice.browser().post("/settings/webhooks/", {"url": "https://127.0.0.1/hook"})
     assert answer.status_code == 422
