@@ -6,7 +6,7 @@ from decimal import Decimal
 from typing import Any
 
 from frontend.figures import PALETTE, figure_json, service_colour
-from frontend.templatetags.console import SYMBOLS
+from frontend.templatetags.console import currency_sign
 from frontend.usage.month import Month
 
 
@@ -15,7 +15,7 @@ def spend_figure(month: Month, currency: str) -> dict[str, Any]:
     import plotly.graph_objects as go
 
     length = monthrange(month.start.year, month.start.month)[1]
-    symbol, days, sums = SYMBOLS.get(currency, f"{currency}\u00a0"), list(range(1, length + 1)), _by_day(month)
+    symbol, days, sums = currency_sign(currency), list(range(1, length + 1)), _by_day(month)
     bars = go.Bar(
         x=days,
         y=[float(sums.get(day, 0)) for day in days],

@@ -4,7 +4,7 @@ from decimal import Decimal
 
 from django import template
 
-from frontend.templatetags.console import SYMBOLS
+from frontend.templatetags.console import currency_sign
 from tenants.billing.currencies import rounded
 from tenants.billing.models import Invoice, InvoiceKind, InvoiceLine, InvoiceState, Meter
 from tenants.billing.money import plain
@@ -21,7 +21,7 @@ def amount(value: Decimal, currency: str) -> str:
     """``€1,234.50``, ``−€0.05``: to the minor unit, which is what an invoice asks for."""
     shown = rounded(value, currency)
     sign = _MINUS if shown < 0 else ""
-    return f"{sign}{SYMBOLS.get(currency, currency + _NBSP)}{abs(shown):,}"
+    return f"{sign}{currency_sign(currency)}{abs(shown):,}"
 
 
 @register.simple_tag

@@ -67,23 +67,32 @@ def handle(number: int) -> str:
     return f"J-{number}"
 
 
+def currency_sign(currency: str) -> str:
+    """What stands before an amount: ``€``; of a currency without a sign its code and a space."""
+    return SYMBOLS.get(currency, f"{currency}{_NBSP}")
+
+
 @register.filter
 def money(cost: Cost | CostLine) -> str:
     """``€0.42``, ``JPY 42``; amounts under one cent keep two significant digits, so that small is not free."""
-    symbol = SYMBOLS.get(cost.currency, f"{cost.currency}{_NBSP}")
-    amount = cost.amount
-    if 0 < amount < minor_unit(cost.currency):
-        return f"{symbol}{amount:.2g}" if amount >= Decimal("0.0001") else f"< {symbol}0.0001"
-    return f"{symbol}{rounded(amount, cost.currency):,}"
+    return small_amount(cost.amount, cost.currency)
+
+
+@register.filter
+def small_amount(value: Decimal | int, currency: str) -> str:
+    """An amount as `money` writes a cost: in it, little is not nothing."""
+    amount, sign = Decimal(value), currency_sign(currency)
+    if 0 < amount < minor_unit(currency):
+        return f"{sign}{amount:.2g}" if amount >= Decimal("0.0001") else f"< {sign}0.0001"
+    return f"{sign}{rounded(amount, currency):,}"
 
 
 @register.filter
 def money_whole(amount: Decimal, currency: str) -> str:
     """``€900``: an amount that somebody chose; with cents only if it has some."""
-    symbol = SYMBOLS.get(currency, f"{currency}{_NBSP}")
-    return (
-        f"{symbol}{amount:,.0f}" if amount == amount.to_integral_value() else f"{symbol}{rounded(amount, currency):,}"
-    )
+    whole = amount == amount.to_integral_value()
+    shown = f"{amount:,.0f}" if whole else f"{rounded(amount, currency):,}"
+    return f"{currency_sign(currency)}{shown}"
 
 
 @register.filter

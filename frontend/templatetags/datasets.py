@@ -33,12 +33,6 @@ def recorded_time(facts: dict[str, Any]) -> str:
 
 
 @register.filter
-def thousands(count: int) -> str:
-    """``318,472``"""
-    return f"{count:,}"
-
-
-@register.filter
 def figure(value: float) -> str:
     """``0.066``, ``−1.2``, ``4.1e−08``: three decimals, or three significant digits where those would say nothing."""
     size = abs(value)

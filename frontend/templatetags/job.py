@@ -1,14 +1,12 @@
 """How a job's page writes amounts, spans and levels."""
 
 from datetime import UTC, datetime, timedelta
-from decimal import Decimal
 from typing import Any
 
 from django import template
 
 from frontend.spending import Range
-from frontend.templatetags.console import duration, money
-from tenants.billing.usage.selectors import Cost
+from frontend.templatetags.console import currency_sign, duration, small_amount
 
 register = template.Library()
 
@@ -17,23 +15,17 @@ _WHOLE_FROM = 20  # from here on a range is told without cents
 
 
 @register.filter
-def amount(value: Decimal | int, currency: str) -> str:
-    """``€0.42``, as `money` writes a cost."""
-    return money(Cost(amount=Decimal(value), currency=currency, lines=()))
-
-
-@register.filter
 def amount_range(value: Range, currency: str) -> str:
     """``€56–61``; one amount where both ends are written alike."""
     if value.low >= _WHOLE_FROM and round(value.low) != round(value.high):
-        low, high = amount(Decimal(round(value.low)), currency), amount(Decimal(round(value.high)), currency)
+        low, high = small_amount(round(value.low), currency), small_amount(round(value.high), currency)
         return f"{low.removesuffix('.00')}–{_bare(high, currency).removesuffix('.00')}"
-    low, high = amount(value.low, currency), amount(value.high, currency)
+    low, high = small_amount(value.low, currency), small_amount(value.high, currency)
     return f"about {low}" if low == high else f"{low}–{_bare(high, currency)}"
 
 
 @register.filter
-def span(value: timedelta) -> str:
+def lasting(value: timedelta) -> str:
     """``2 h 51 min``, ``41 s``."""
     return duration(_EPOCH, _EPOCH + value)
 
@@ -54,5 +46,4 @@ def event_detail(event: dict[str, Any]) -> str:
 
 def _bare(text: str, currency: str) -> str:
     """Without the currency's sign, unless the text is more than a sign and a number."""
-    sign = amount(Decimal(0), currency).removesuffix("0.00").removesuffix("0")
-    return text.removeprefix(sign)
+    return text.removeprefix(currency_sign(currency))

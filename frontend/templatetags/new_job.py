@@ -6,26 +6,19 @@ from django import template
 from django.utils.html import format_html
 from django.utils.safestring import SafeString
 
-from frontend.templatetags.console import SYMBOLS, money
-from tenants.billing.usage.selectors import Cost
+from frontend.templatetags.console import currency_sign, small_amount
 
 register = template.Library()
 _NBSP = "\u00a0"
 
 
 @register.simple_tag
-def exact(value: Decimal, currency: str) -> str:
-    """``€0.42``; amounts below one cent keep two digits."""
-    return money(Cost(amount=value, currency=currency, lines=()))
-
-
-@register.simple_tag
 def money_range(low: Decimal, high: Decimal, currency: str) -> str:
     """``€0.42–0.61``, one amount where both ends look alike, ``up to €0.61`` where the low end is nothing."""
-    first, last = exact(low, currency), exact(high, currency)
+    first, last = small_amount(low, currency), small_amount(high, currency)
     if first == last:
         return last
-    return f"up to {last}" if low == 0 else f"{first}–{last.removeprefix(SYMBOLS.get(currency, ''))}"
+    return f"up to {last}" if low == 0 else f"{first}–{last.removeprefix(currency_sign(currency))}"
 
 
 @register.simple_tag

@@ -7,11 +7,11 @@ from decimal import Decimal
 from django import template
 
 from frontend.templatetags.billing import amount
-from frontend.templatetags.console import SYMBOLS, bytes_size, decimal, duration, money
+from frontend.templatetags.console import bytes_size, currency_sign, decimal, duration, small_amount
 from frontend.usage.meters import Column
 from tenants.billing.budgets.reads import BudgetState
 from tenants.billing.money import plain
-from tenants.billing.usage.selectors import Cost, CostLine
+from tenants.billing.usage.selectors import CostLine
 from tenants.quotas.models import Resource
 from tenants.quotas.outputs import QuotaLine
 
@@ -42,16 +42,10 @@ RESOURCE_WORDS = {
 
 
 @register.simple_tag
-def span(low: Decimal, high: Decimal, currency: str) -> str:
+def amount_span(low: Decimal, high: Decimal, currency: str) -> str:
     """``€690.10–€720.00``; one amount where both are the same to the minor unit."""
     first, last = amount(low, currency), amount(high, currency)
     return first if first == last else f"{first}–{last}"
-
-
-@register.simple_tag
-def small_amount(value: Decimal, currency: str) -> str:
-    """An amount in which little is not nothing, as the console writes costs."""
-    return money(Cost(amount=value, currency=currency, lines=()))
 
 
 @register.simple_tag
@@ -103,7 +97,7 @@ def quota_amount(line: QuotaLine, which: str) -> str:
     if line.unit == "bytes":
         return bytes_size(value)
     if line.resource == Resource.MONEY_PER_MONTH:
-        return f"{SYMBOLS.get(line.unit, line.unit)}{value:,}"
+        return f"{currency_sign(line.unit)}{value:,}"
     return f"{value:,}\u00a0{line.unit}"
 
 

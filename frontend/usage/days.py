@@ -9,7 +9,7 @@ from uuid import UUID
 
 from frontend.figures import NARROW, PALETTE, WIDE, meter_colour, run_colour
 from frontend.figures.stacks import Part, stacked_bars
-from frontend.templatetags.console import SYMBOLS
+from frontend.templatetags.console import currency_sign, run_slot
 from frontend.usage.choice import Choice, Split
 from frontend.usage.meters import SERVICES
 from frontend.usage.projection import Projection
@@ -43,7 +43,7 @@ def day_figure(
         parts = _services(totals, choice.month, days)
     else:
         parts = _largest(tenant, choice, totals, days)
-    symbol = SYMBOLS.get(tenant.currency, f"{tenant.currency}\u00a0")
+    symbol = currency_sign(tenant.currency)
     fig = stacked_bars(list(days), parts, prefix=symbol)
     ticks = [1, 5, 10, 15, 20, 25, length]
     fig.update_xaxes(range=[0.3, length + 0.7], tickvals=ticks, title=f"{choice.month:%B}, UTC days")
@@ -83,7 +83,7 @@ def _largest(tenant: Tenant, choice: Choice, totals: Sequence[UsageTotal], days:
     if by == "job":
         known = job_names(tenant, [key for key in keys if key is not None])
         names = {NO_JOB: "Storage", **{key: f"J-{name.number} {name.name}" for key, name in known.items()}}
-        slots = {key: (name.number - 1) % 10 + 1 for key, name in known.items()}
+        slots = {key: run_slot(name.number) for key, name in known.items()}
     spent = money_by_day(tenant, by, wanted, keys)
     parts = [
         Part(

@@ -6,7 +6,7 @@ from decimal import Decimal
 
 from frontend.figures.palette import meter_slot
 from frontend.templatetags.billing import units
-from frontend.templatetags.console import SYMBOLS
+from frontend.templatetags.console import currency_sign
 from frontend.usage.meters import place, title_of
 from tenants.billing.currencies import rounded
 from tenants.billing.models import COMPUTE_METERS, Meter, PriceShape, PriceVersion
@@ -133,4 +133,4 @@ def _money(amount: Decimal, version: PriceVersion) -> str:
     """Every digit of a price, two places at least."""
     digits = plain(amount)
     whole, _, cents = digits.partition(".")
-    return f"{SYMBOLS.get(version.currency, version.currency + chr(160))}{int(whole):,}.{cents.ljust(2, '0')}"
+    return f"{currency_sign(version.currency)}{int(whole):,}.{cents.ljust(2, '0')}"

@@ -10,7 +10,7 @@ from uuid import UUID
 from django.urls import reverse
 
 from frontend.figures.palette import meter_slot
-from frontend.templatetags.console import free_notes
+from frontend.templatetags.console import free_notes, run_slot
 from frontend.usage.choice import By, Choice, Sort
 from frontend.usage.meters import COLUMNS, Column, place, title_of
 from jobs.selectors.names import JobName, job_names
@@ -134,7 +134,7 @@ def _job(group: RankedGroup, names: dict[UUID, JobName]) -> Row:
         amount=group.amount,
         lines=group.lines,
         url=reverse("frontend:job", args=[group.key]),
-        dot=f"r{(name.number - 1) % 10 + 1}",
+        dot=f"r{run_slot(name.number)}",
         sub=f"J-{name.number}",
     )
 
