@@ -71,12 +71,17 @@ class Choice:
     def link(self, **changes: Any) -> str:
         """The query string of this choice with something changed; the first page, unless it says another."""
         told = replace(self, **({"page": 1} | changes))
-        month = f"{told.month:%Y-%m}"
-        filters = {"project": told.project, "key": told.key, "meter": told.meter, "day": told.day}
-        shown = {"month": month, "by": told.by, "split": told.split, "sort": told.sort} | filters
+        shown = {"month": f"{told.month:%Y-%m}"} | dict(told.kept) | ({"day": told.day} if told.day else {})
+        return "?" + urlencode(shown | ({"page": told.page} if told.page > 1 else {}))
+
+    @property
+    def kept(self) -> tuple[tuple[str, Any], ...]:
+        """What stays in the address when the month is another; what goes without saying is left out."""
+        shown = {"by": self.by, "split": self.split, "sort": self.sort}
+        filters = {"project": self.project, "key": self.key, "meter": self.meter}
         defaults = {"by": By.METER, "split": Split.METER, "sort": Sort.LARGEST}
-        kept = {name: value for name, value in shown.items() if value is not None and value != defaults.get(name)}
-        return "?" + urlencode(kept | ({"page": told.page} if told.page > 1 else {}))
+        told = (shown | filters).items()
+        return tuple((name, value) for name, value in told if value is not None and value != defaults.get(name))
 
     def csv_link(self) -> str:
         """The same table from the API."""

@@ -50,6 +50,7 @@ def month_read(tenant: Tenant, start: date, now: datetime) -> Month:
     with tenant_scope(tenant):
         whole = list(budget_list(tenant).filter(project=None))
         states = budget_states(whole, start)
+    first = first_day(tenant)
     return Month(
         start=start,
         is_now=is_now,
@@ -58,8 +59,8 @@ def month_read(tenant: Tenant, start: date, now: datetime) -> Month:
         totals=own,
         budget=states[0] if states else None,
         balance=balance_of(tenant),
-        projection=projected(_by_day(totals), now) if is_now else None,
-        first=first_day(tenant),
+        projection=projected(_by_day(totals), now, since=first) if is_now else None,
+        first=first,
     )
 
 

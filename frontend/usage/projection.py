@@ -22,14 +22,15 @@ class Projection:
     days_known: int  # complete days it is reckoned from
 
 
-def projected(money: Mapping[date, Decimal], now: datetime) -> Projection | None:
+def projected(money: Mapping[date, Decimal], now: datetime, *, since: date | None = None) -> Projection | None:
     """The month of ``now``: what is spent, plus a day's mean for every day left.
 
     The range is between the smallest and the largest of the means over the last 3, 7 and 28 complete UTC days, as far
-    as they go back: days before the first with usage do not count. None before one whole day has passed.
+    as they go back: days before the first with usage do not count. None before one whole day has passed. ``since``:
+    that first day; without it, the first of ``money``, which may hold only what was used lately.
     """
     today, month = now.astimezone(UTC).date(), month_of(now)
-    first = min(money, default=today)
+    first = since or min(money, default=today)
     days = [day for back in range(1, max(SPANS) + 1) if (day := today - timedelta(days=back)) >= first]
     if not days:
         return None

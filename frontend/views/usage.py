@@ -39,7 +39,7 @@ def usage_page(request: PageRequest) -> HttpResponse:
         "tab": "usage",
         "choice": choice,
         "month": month,
-        "months": [(one, choice.link(month=one, day=None)) for one in months_of(month.first, month_of(now))],
+        "months": list(months_of(month.first, month_of(now))),
         "figure": figure_json(figure, height="l"),
         "table": usage_table(request.tenant, choice),
         "prices": short_prices(request.tenant, now) if choice.by == By.METER else {},
@@ -56,6 +56,7 @@ def _links(tenant: Tenant, choice: Choice) -> dict[str, Any]:
             for by, words in _BY_WORDS.items()
         ],
         "by_word": _BY_WORDS[choice.by],
+        "by_phrase": "API key" if choice.by == By.KEY else _BY_WORDS[choice.by].lower(),
         "splits": [(words, choice.link(split=split), split == choice.split) for split, words in _SPLIT_WORDS.items()],
         "by_name": "" if choice.by == By.JOB else choice.link(sort=Sort.NAME),
         "by_amount": choice.link(sort=Sort.SMALLEST if choice.sort == Sort.LARGEST else Sort.LARGEST),

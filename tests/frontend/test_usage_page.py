@@ -150,6 +150,14 @@ def test_a_link_of_the_page_says_exactly_what_was_chosen(month, by, sort, page, 
     assert choice.refused == ()
 
 
+def test_another_month_is_shown_of_the_same_part_in_the_same_order(alice: Person) -> None:
+    project = str(uuid.uuid4())
+    text = read(alice, f"/usage/?by=job&sort=amount&meter=train.samples&project={project}&page=2")
+    form = text.partition('<form method="get">')[2].partition("</form>")[0]
+    sent = dict(re.findall(r'<input type="hidden" name="(\w+)" value="([^"]*)">', form))
+    assert sent == {"by": "job", "sort": "amount", "meter": "train.samples", "project": project}
+
+
 def test_another_labs_usage_names_and_ids_are_nowhere(story: Story) -> None:
     secret: Any = ProjectFactory(tenant=story.alice.tenant, name="Secret project")
     job = make_job(story.alice, name="secret plan")
@@ -290,6 +298,17 @@ def test_a_projection_is_between_the_means_of_whole_days() -> None:
     assert (told.days_left, told.days_known) == (D("20.5"), 10)
     assert (told.day_low, told.day_high) == (D(13), D(20))
     assert (told.low, told.high) == (D(137) + D("20.5") * 13, D(137) + D("20.5") * 20)
+
+
+def test_days_on_which_nothing_ran_count_in_a_projection_once_the_lab_had_begun() -> None:
+    now = datetime(2026, 5, 11, 12, tzinfo=UTC)
+    lately = {date(2026, 5, 9): D(28)}
+    told = projected(lately, now, since=date(2026, 1, 1))
+    assert told is not None
+    assert (told.day_low, told.day_high, told.days_known) == (D(1), D(28) / 3, 28)
+    quiet = projected({date(2026, 5, 11): D(7)}, now, since=date(2026, 1, 1))
+    assert quiet is not None
+    assert (quiet.low, quiet.high) == (D(7), D(7))
 
 
 @given(
