@@ -22,6 +22,7 @@ from tenants.permissions import Permission
 from tenants.requests import PageRequest
 
 KEEP_DAYS_MAX = 36_500
+_DIGITS_MAX = 9  # more are no number of days, and take long to read
 
 
 @require_POST
@@ -65,7 +66,7 @@ def dataset_keep(request: PageRequest, dataset_id: UUID) -> HttpResponse:
             precondition=partial(_require_seen, request.POST.get("seen", "")),
         )
     except ApplicationError as error:
-        return _refused(request, dataset, None, error)
+        return _refused(request, dataset, None, error, typed=request.POST.get("keep_days", "")[:40])
     return redirect("frontend:dataset", dataset_id)
 
 
@@ -73,7 +74,7 @@ def _days(text: str) -> int | None:
     text = text.strip()
     if not text:
         return None
-    if text.isascii() and text.isdigit() and 1 <= int(text[:9]) <= KEEP_DAYS_MAX:
+    if text.isascii() and text.isdigit() and len(text) <= _DIGITS_MAX and 1 <= int(text) <= KEEP_DAYS_MAX:
         return int(text)
     detail = f"{text[:40]!r} is no number of days; allowed: 1 to {KEEP_DAYS_MAX}, or nothing to keep it for ever."
     raise invalid("/keep_days", "invalid", detail)
@@ -87,14 +88,19 @@ def _require_seen(seen: str, version: int) -> None:
 
 
 def _refused(
-    request: PageRequest, dataset: Dataset, version: DatasetVersion | None, error: ApplicationError
+    request: PageRequest,
+    dataset: Dataset,
+    version: DatasetVersion | None,
+    error: ApplicationError,
+    *,
+    typed: str | None = None,
 ) -> HttpResponse:
-    """The page again, with the reason and, if there are some, the jobs that keep it."""
+    """The page again, with the reason, the jobs that keep it if there are some, and the number ``typed``."""
     if error.status == 404:
         raise error
     version = version or newest_version(request, dataset)
     named: Any = error.extra.get("jobs", [])
     words = " ".join(one.detail for one in error.errors) or error.detail
     refusal = {"detail": words, "jobs": list(jobs_by_id(request.tenant, [UUID(pk) for pk in named]).values())}
-    context = dataset_context(request, dataset, version) | {"refusal": refusal}
+    context = dataset_context(request, dataset, version) | {"refusal": refusal, "typed": typed}
     return render(request, "console/datasets/one.html", context, status=error.status)
