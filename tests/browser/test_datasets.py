@@ -132,6 +132,11 @@ def test_another_file_is_refused_before_a_byte_is_sent_and_an_abort_frees_its_sp
     page.locator("[data-upload-row] input[type=file]").set_input_files(other)
     expect(page.locator("[data-fault]")).to_contain_text("This is another file: it has 5", timeout=SLOW_MS)
     page.locator("[data-drop]").click()
+    question = page.get_by_role("dialog", name="Abort the upload")
+    question.get_by_role("button", name="Keep it").click()
+    expect(page.locator("[data-upload-row]")).to_have_count(1)
+    page.locator("[data-drop]").click()
+    question.get_by_role("button", name="Abort the upload").click()
     expect(page.locator("[data-upload-row]")).to_have_count(0)
     assert "reserved" not in page.locator("main").inner_text()
 

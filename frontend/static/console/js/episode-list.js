@@ -1,5 +1,6 @@
 // The strip of episodes: a hundred at a time, all or those of one instruction.
 import { $, $$ } from "./dom.js";
+import { asked } from "./episode-api.js";
 
 const PER_PAGE = 100;
 
@@ -29,14 +30,13 @@ export class EpisodeList {
   }
 
   async show(page) {
-    const asked = ++this.#asked;
+    const turn = ++this.#asked;
     const query = new URLSearchParams({ page });
     if (this.filter?.value) query.set("task", this.filter.value);
-    const answer = await fetch(`${this.data.api}/preview?${query}`, { headers: { Accept: "application/json" } });
-    const told = await answer.json();
-    if (asked !== this.#asked) return;
-    if (!answer.ok) {
-      this.list.replaceChildren(Object.assign(document.createElement("p"), { className: "pad muted", textContent: told.detail }));
+    const { told, fault } = await asked(`${this.data.api}/preview?${query}`);
+    if (turn !== this.#asked) return;
+    if (fault) {
+      this.list.replaceChildren(Object.assign(document.createElement("p"), { className: "pad muted", textContent: fault }));
       return;
     }
     this.#page = page;

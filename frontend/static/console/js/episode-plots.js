@@ -80,7 +80,8 @@ export class EpisodePlots {
 
   #overlay(t, curves) {
     const data = curves.map((curve) => this.#trace(t, curve));
-    const values = curves.flatMap((curve) => curve.y).filter((value) => value !== null), low = Math.min(...values), high = Math.max(...values);
+    const values = curves.flatMap((curve) => curve.y).filter((value) => value !== null);
+    const low = values.reduce((least, value) => Math.min(least, value), Infinity), high = values.reduce((most, value) => Math.max(most, value), -Infinity);
     const room = (high - low || 1) * 0.05, range = [low - room, high + room];
     const labels = curves.length > TOGETHER_MAX ? [] : endLabels(curves.map((curve) => ({ y: curve.y.findLast((value) => value !== null) ?? 0, text: escaped(curve.name), color: t.run(curve.slot) })), t, 264, { log: false, range });
     const look = layout(t, { revision: "episode", right: labels.length ? 104 : 16, y: { rangemode: "normal", range, fixedrange: true, zeroline: true, zerolinecolor: t.grid }, x: this.#xaxis(), notes: labels });

@@ -1,5 +1,6 @@
 // The episode browser: list, cameras and curves at one frame; the address holds version, episode and frame.
 import { $, pageData } from "./dom.js";
+import { asked } from "./episode-api.js";
 import { EpisodeList } from "./episode-list.js";
 import { Player } from "./episode-player.js";
 import { EpisodePlots } from "./episode-plots.js";
@@ -29,17 +30,16 @@ class Browser {
   }
 
   async open(index, frame) {
-    const asked = ++this.#asked;
+    const turn = ++this.#asked, note = $("[data-fault]", this.root);
+    note.hidden = true;
     this.player.pause();
     this.list.reveal(index);
     $("[data-length]", this.root).textContent = `reading episode ${index}…`;
-    const answer = await fetch(`${this.data.api}/episodes/${index}?max_points=${POINTS}`, { headers: { Accept: "application/json" } });
-    const told = await answer.json();
-    if (asked !== this.#asked) return;
-    const fault = $("[data-fault]", this.root);
-    fault.hidden = answer.ok;
-    if (!answer.ok) {
-      fault.textContent = told.detail;
+    const { told, fault } = await asked(`${this.data.api}/episodes/${index}?max_points=${POINTS}`);
+    if (turn !== this.#asked) return;
+    note.hidden = !fault;
+    if (fault) {
+      note.textContent = fault;
       $("[data-length]", this.root).textContent = "";
       return;
     }

@@ -11,6 +11,7 @@ const STATE_TONES = { received: "queued", validating: "running", ready: "succeed
 class UploadPage {
   #transfer = null;
   #worker = null;
+  #doomed = null; // the upload that the question before aborting is about; null: the one on the card
 
   constructor() {
     this.data = pageData("upload-data");
@@ -22,12 +23,13 @@ class UploadPage {
     this.form.addEventListener("submit", (event) => { event.preventDefault(); this.#guard(() => this.#begin()); });
     for (const row of $$("[data-upload-row]")) this.#row(row);
     $("[data-pause]").addEventListener("click", () => this.#guard(() => this.#toggle()));
-    $("[data-abort-now]").addEventListener("click", () => this.#guard(() => this.#abort()));
+    $("[data-abort]").addEventListener("click", () => { this.#doomed = null; });
+    $("[data-abort-now]").addEventListener("click", () => (this.#doomed ? this.#drop(this.#doomed) : this.#guard(() => this.#abort())));
     addEventListener("beforeunload", (event) => { if (this.#busy) event.preventDefault(); });
     if (location.hash.length > 1) $(`[data-upload-row="${CSS.escape(location.hash.slice(1))}"]`)?.classList.add("asked");
   }
 
-  get #busy() { return this.card.dataset.phase === "hashing" || this.card.dataset.phase === "sending"; }
+  get #busy() { return ["hashing", "sending", "checking"].includes(this.card.dataset.phase); }
 
   #row(row) {
     const file = $("input[type=file]", row);
@@ -35,9 +37,24 @@ class UploadPage {
     file.addEventListener("change", () => {
       const chosen = file.files[0];
       file.value = ""; // the same file may be chosen again, mended meanwhile
-      this.#guard(() => this.#goOn(row.dataset.uploadRow, chosen));
+      if (this.#busy) this.#say("One upload at a time on this page: pause the other first, or wait for its end.");
+      else this.#guard(() => this.#goOn(row.dataset.uploadRow, chosen));
     });
-    $("[data-drop]", row).addEventListener("click", () => this.#guard(async () => { await this.api.abort(row.dataset.uploadRow); location.reload(); }));
+    $("[data-drop]", row).addEventListener("click", () => { this.#doomed = row.dataset.uploadRow; });
+  }
+
+  // Another one than that on the card: what is being sent goes on.
+  async #drop(id) {
+    $("#abort-dialog").close();
+    try {
+      await this.api.abort(id);
+    } catch (error) {
+      if (!(error instanceof Refused)) throw error;
+      this.#say(error.message);
+      return;
+    }
+    if (this.card.hidden) location.reload(); // shows the space that is free now
+    else this.#taken(id);
   }
 
   // Size and name are looked at before anything is read or sent.
@@ -204,7 +221,7 @@ class UploadPage {
       await act();
     } catch (error) {
       if (!(error instanceof Refused)) throw error;
-      if (this.upload) this.#phase(this.card.dataset.phase === "checking" ? "refused" : "paused", this.upload.name);
+      if (this.upload) this.#phase(["checking", "done"].includes(this.card.dataset.phase) ? "refused" : "paused", this.upload.name);
       else { this.card.hidden = true; this.card.dataset.phase = ""; this.form.hidden = false; }
       this.#say(error.status === 401 || error.status === 403 ? `${error.message} Log in again; what has arrived is kept.` : error.message);
     }
