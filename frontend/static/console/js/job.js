@@ -65,6 +65,10 @@ document.body.addEventListener("htmx:beforeSwap", (event) => {
   event.detail.shouldSwap = true;
   event.detail.isError = false;
 });
+// A new name is also in the question before cancelling.
+document.body.addEventListener("htmx:load", ({ detail: { elt } }) => {
+  if (elt.id === "name") for (const place of $$("[data-job-name]")) place.textContent = $("[data-name]", elt).textContent;
+});
 
 $(".tabs [aria-current]")?.scrollIntoView({ block: "nearest", inline: "center" }); // on a phone they are a strip
 start();
