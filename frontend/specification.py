@@ -1,4 +1,4 @@
-"""A job's specification to read: by group, as commands that submit it again, and what differs from another one."""
+"""A job's specification to read: its settings by dotted path, in groups, and what differs from another one's."""
 
 import json
 from collections.abc import Iterator, Mapping
@@ -43,7 +43,7 @@ def setting_groups(spec: Mapping[str, Any]) -> tuple[Group, ...]:
     groups = [Group(title=_GENERAL, settings=tuple(general))] if general else []
     for name, value in spec.items():
         if _is_part(value):
-            inner = [_setting(f"{name}.{path}", path, leaf) for path, leaf in _leaves(value, "")]
+            inner = [_setting(f"{name}.{path}", path, leaf) for path, leaf in leaves(value)]
             groups.append(Group(title=words(name), settings=tuple(inner)))
     return tuple(groups)
 
@@ -62,6 +62,18 @@ def spec_changes(old: Mapping[str, Any], new: Mapping[str, Any]) -> tuple[Change
     return tuple(changes)
 
 
+def leaves(value: Any, path: str = "") -> Iterator[tuple[str, Any]]:
+    """(dotted path, value) of everything that is no object with members; lists of plain values are one value."""
+    if isinstance(value, Mapping) and value:
+        for name, inner in value.items():
+            yield from leaves(inner, f"{path}.{name}" if path else name)
+    elif isinstance(value, list) and any(isinstance(item, (Mapping, list)) for item in value):
+        for index, inner in enumerate(value):
+            yield from leaves(inner, f"{path}[{index}]")
+    else:
+        yield path, value
+
+
 def words(name: str) -> str:
     """``batch_size`` as ``Batch size``."""
     text = " ".join(_WORDS.get(part, part) for part in name.split("_"))
@@ -70,7 +82,7 @@ def words(name: str) -> str:
 
 def written(value: Any) -> str:
     """A value as people write it: text bare, lists with commas, nothing as ``none``, the rest as JSON."""
-    if value is None or value == []:
+    if value is None or value in ([], {}):
         return "none"
     if isinstance(value, bool):
         return "yes" if value else "no"
@@ -79,46 +91,8 @@ def written(value: Any) -> str:
     return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
 
 
-def as_json(spec: Mapping[str, Any]) -> str:
-    return json.dumps(spec, ensure_ascii=False, indent=2)
-
-
-def as_curl(spec: Mapping[str, Any], *, origin: str) -> str:
-    """A command line that submits the specification; quotes within it are escaped for a POSIX shell."""
-    body = as_json(spec).replace("'", "'\\''")
-    return (
-        f"curl {origin}/api/v1/jobs \\\n"
-        '  -H "Authorization: Bearer $JOYNEXUS_KEY" \\\n'
-        '  -H "Idempotency-Key: $(cat /proc/sys/kernel/random/uuid)" \\\n'
-        f"  --json '{body}'"
-    )
-
-
-def as_python(spec: Mapping[str, Any], *, origin: str) -> str:
-    """A program that submits it. JSON text is kept as text, so that null, true and false need no translation."""
-    body = as_json(spec).replace("\\", "\\\\").replace('"""', '\\"\\"\\"')
-    return (
-        "import json\nimport os\n\nfrom joynexus_client import Client\n\n"
-        f'client = Client("{origin}", os.environ["JOYNEXUS_KEY"])\n'
-        f'spec = json.loads("""{body}""")\n'
-        'job = client.jobs.submit(spec)\nprint(job["id"])'
-    )
-
-
 def _compared(spec: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
-    return ((path, value) for path, value in _leaves(spec, "") if path not in NOT_COMPARED)
-
-
-def _leaves(value: Any, path: str) -> Iterator[tuple[str, Any]]:
-    """(dotted path, value) of everything that is no object with members; lists of plain values are one value."""
-    if isinstance(value, Mapping) and value:
-        for name, inner in value.items():
-            yield from _leaves(inner, f"{path}.{name}" if path else name)
-    elif isinstance(value, list) and any(isinstance(item, (Mapping, list)) for item in value):
-        for index, inner in enumerate(value):
-            yield from _leaves(inner, f"{path}[{index}]")
-    else:
-        yield path, value
+    return ((path, value) for path, value in leaves(spec) if path not in NOT_COMPARED)
 
 
 def _is_part(value: Any) -> bool:

@@ -1,4 +1,4 @@
-"""A specification as somebody without this form would send it: exactly what the button submits."""
+"""A specification as somebody without this console sends it: exactly what the form submits, or a job was given."""
 
 import json
 import math

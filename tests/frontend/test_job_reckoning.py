@@ -1,14 +1,17 @@
 """What a job's page reckons and writes: notes as HTML, differences by path, time and money that are left."""
 
+import ast
+import json
 import re
+import shlex
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
-from typing import Any
 
 import pytest
 
+from frontend.forms.snippets import snippets_of
 from frontend.markdown import markdown
-from frontend.specification import as_curl, as_python, setting_groups, spec_changes
+from frontend.specification import setting_groups, spec_changes
 from frontend.spending import Range, per_hour, projected
 from frontend.state_line import Entry, state_line, time_in_states, time_left
 from frontend.templatetags.job import amount_range
@@ -71,7 +74,7 @@ def test_changes_are_told_by_path():
         ("a", "changed", "1", "1.5"),
         ("b.d", "changed", "none", "no"),
         ("list[0].id", "changed", "x", "y"),
-        ("gone", "removed", "{}", ""),
+        ("gone", "removed", "none", ""),
         ("list[1].id", "added", "", "z"),
     ]
     assert spec_changes(old, old) == ()
@@ -89,13 +92,11 @@ def test_settings_are_grouped_by_the_part_they_are_in():
 
 
 def test_commands_that_submit_it_again_survive_any_name():
-    spec = {"name": 'it\'s """ a \\ test', "steps": 1, "none": None}
-    code = as_python(spec, origin="http://x")
-    text = code[code.index("spec = ") : code.index("job = ")]
-    scope: dict[str, Any] = {}
-    exec("import json\n" + text, scope)  # the text is ours
-    assert scope["spec"] == spec
-    assert "it'\\''s" in as_curl(spec, origin="http://x")
+    spec = {"name": 'it\'s """ a \\ test', "steps": 1, "none": None, "exact": True}
+    told = snippets_of(spec, "http://x")
+    body = told.python.partition("submit(")[2].rpartition(")\n")[0]
+    assert ast.literal_eval(body) == spec
+    assert json.loads(shlex.split(told.curl)[-1]) == spec
 
 
 def test_time_in_states_adds_up_several_stays_and_notes_are_no_moves():

@@ -9,7 +9,8 @@ from django.http import HttpResponse, JsonResponse
 from django.utils.http import content_disposition_header
 from django.views.decorators.http import require_safe
 
-from frontend.specification import as_curl, as_json, as_python, setting_groups, spec_changes
+from frontend.forms.snippets import snippets_of
+from frontend.specification import setting_groups, spec_changes
 from frontend.views.page import page
 from jobs.models import Job
 from jobs.selectors.filters import JobFilter
@@ -26,13 +27,13 @@ def spec_context(request: PageRequest, job: Job) -> dict[str, Any]:
     asked = request.GET.get("against", "").strip()
     every = job_list(request.tenant, JobFilter(archived=None))
     other = _named(every, asked) if asked else every.filter(clones=job).first()
-    origin = f"{request.scheme}://{request.get_host()}"
+    told = snippets_of(job.spec, f"{request.scheme}://{request.get_host()}")
     return {
         "groups": setting_groups(job.spec),
         "snippets": (
-            ("spec-json", "JSON", as_json(job.spec)),
-            ("spec-curl", "curl", as_curl(job.spec, origin=origin)),
-            ("spec-python", "Python", as_python(job.spec, origin=origin)),
+            ("spec-json", "JSON", told.json),
+            ("spec-curl", "curl", told.curl),
+            ("spec-python", "Python", told.python),
         ),
         "against": asked,
         "other": other,
