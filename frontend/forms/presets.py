@@ -156,15 +156,20 @@ PRESETS: dict[str, tuple[Preset, ...]] = {
 
 
 def preset_texts(kind: str, key: str) -> Texts:
-    """What the preset types into the form; nothing if there is no such one."""
+    """What the preset types into the form, an empty text where it has nothing; nothing if there is no such one."""
     chosen = next((preset for preset in PRESETS.get(kind, ()) if preset.key == key), None)
     if chosen is None:
         return {}
-    return _cleared(kind, chosen.spec) | texts_of(job_form(), {"kind": kind} | chosen.spec)
+    return _cleared(kind, chosen) | _typed(kind, chosen)
 
 
-def _cleared(kind: str, spec: dict[str, Any]) -> Texts:
-    """Fields that the preset names at their default are emptied: what was typed there before is not of it."""
-    option = job_form().options[kind]
-    chosen = {name for name, value in spec.items() if isinstance(value, dict) and "type" in value}
-    return {leaf.name: "" for leaf in leaves(option) if leaf.name.partition(".")[0] in chosen}
+def _cleared(kind: str, chosen: Preset) -> Texts:
+    """Fields that would not be this preset's: what a preset of the kind before it set, and the rest of its choices."""
+    others = {name for preset in PRESETS[kind] for name in _typed(kind, preset)}
+    choices = {name for name, value in chosen.spec.items() if isinstance(value, dict) and "type" in value}
+    below = {leaf.name for leaf in leaves(job_form().options[kind]) if leaf.name.partition(".")[0] in choices}
+    return dict.fromkeys((others | below) - {"kind"}, "")
+
+
+def _typed(kind: str, preset: Preset) -> Texts:
+    return texts_of(job_form(), {"kind": kind} | preset.spec)

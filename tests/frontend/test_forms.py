@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Iterator
+from itertools import product
 from typing import Annotated, Any
 
 import pytest
@@ -139,6 +140,15 @@ def test_presets_are_valid_in_what_they_set(kind: str):
         texts = texts_of(job_form(), SPECIFICATIONS[kind]) | preset_texts(kind, preset.key)
         told = _SPECS.validate_python(spec_of(job_form(), texts)).model_dump(mode="json")
         assert _holds(told, json.loads(json.dumps(preset.spec))), preset.key
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_preset_leaves_nothing_of_the_one_that_was_pressed_before(kind: str):
+    typed = texts_of(job_form(), SPECIFICATIONS[kind])
+    for before, after in product(PRESETS[kind], repeat=2):
+        both = typed | preset_texts(kind, before.key) | preset_texts(kind, after.key)
+        told = spec_of(job_form(), both)
+        assert told == spec_of(job_form(), typed | preset_texts(kind, after.key)), (before.key, after.key)
 
 
 def unexplained(node: Node) -> Iterator[str]:
