@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from pydantic import TypeAdapter
 
-from frontend.forms.posted import texts_of
+from frontend.forms.posted import spec_of, texts_of
 from frontend.forms.schema import job_form
 from gpu_runtime.protocol.job_specs import JobSpec
 from jobs.models import Job
@@ -196,8 +196,8 @@ def test_no_text_breaks_the_page(story: Story, field: str, text: str):
     kind = "evaluation" if field.startswith("environments") else "sft"
     values = typed(story.alice, spec_for(story.alice, kind)) | {field: text}
     before = len(all_jobs())
-    for path in (f"{NEW}estimate/", f"{NEW}fields/", NEW):
-        assert story.alice.browser().post(path, values).status_code == 200
+    for path, status in ((f"{NEW}estimate/", 200), (f"{NEW}fields/", 200), (NEW, 422)):
+        assert story.alice.browser().post(path, values).status_code == status
     assert len(all_jobs()) == before
 
 
@@ -293,15 +293,19 @@ def test_a_limit_that_is_reached_is_told_before_and_at_the_click(story: Story):
     assert story.alice.api.put(path, {"limit": 0}, headers={"If-Match": "*"}).status_code < 300
     values = typed(story.alice, make_spec(make_version(story.alice), project="grasping"))
     assert "the limit queued_jobs is 0" in story.alice.browser().post(f"{NEW}estimate/", values).content.decode()
-    html = story.alice.browser().post(NEW, values).content.decode()
+    answer = story.alice.browser().post(NEW, values)
+    html = answer.content.decode()
+    assert answer.status_code == story.alice.api.post("/api/v1/jobs", spec_of(job_form(), values)).status_code
     assert "the limit queued_jobs is 0" in html
     assert form_in(html, "new-job").values["training.steps"] == "200"
 
 
-@pytest.mark.parametrize(("method", "path"), [("get", NEW), ("post", NEW), ("post", f"{NEW}fields/")])
-def test_who_may_not_submit_jobs_has_no_form(story: Story, method: str, path: str):
+@pytest.mark.parametrize(
+    ("method", "path", "status"), [("get", NEW, 200), ("post", NEW, 422), ("post", f"{NEW}fields/", 200)]
+)
+def test_who_may_not_submit_jobs_has_no_form(story: Story, method: str, path: str, status: int):
     assert getattr(story.viewer.browser(), method)(path).status_code == 403
-    assert getattr(story.bob.browser(), method)(path).status_code == 200
+    assert getattr(story.bob.browser(), method)(path).status_code == status
 
 
 def test_names_of_users_are_text(story: Story):

@@ -26,14 +26,17 @@ _PAGE = "console/new_job/page.html"
 @require_http_methods(["GET", "HEAD", "POST"])
 @page(Permission.JOBS_WRITE)
 def job_new(request: PageRequest) -> HttpResponse:
-    """The form, filled in as the link asks; posted, it submits the job and leads to its page."""
+    """The form, filled in as the link asks; posted, it submits the job and leads to its page.
+
+    Refused, it is shown again with everything that was typed, under the refusal's status.
+    """
     if request.method != "POST":
         return render(request, _PAGE, whole(request, draft_of_query(request.tenant, request.GET.dict())))
     draft = draft_of_post(request.tenant, request.POST)
     try:
         job_id, number = _submitted(request, draft)
     except ApplicationError as error:
-        return render(request, _PAGE, whole(request, draft, error=error))
+        return render(request, _PAGE, whole(request, draft, error=error), status=error.status)
     messages.success(request, f"J-{number} is submitted.")
     return redirect("frontend:job", job_id=job_id)
 
