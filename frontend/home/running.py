@@ -7,7 +7,8 @@ from datetime import datetime, timedelta
 from frontend.facts import algorithm_word, kind_word, step_word, subject_of
 from frontend.state_line import time_left
 from jobs.models import Job
-from jobs.selectors.glances import Glance, glances
+from jobs.selectors.glances import glances
+from jobs.selectors.pace import Pace, recent_paces
 from jobs.states import JobState
 from tenants.models import Tenant
 
@@ -42,9 +43,9 @@ class Running:
 
 
 def running_rows(tenant: Tenant, jobs: Sequence[Job], *, now: datetime) -> list[Running]:
-    """The same three queries for any number of jobs."""
-    seen = glances(tenant, jobs, SERIES, now=now)
-    return [_row(job, seen.get(job.pk)) for job in jobs]
+    """The same five queries for any number of jobs."""
+    seen, paces = glances(tenant, jobs, SERIES), recent_paces(tenant, jobs, now=now)
+    return [_row(job, seen.get(job.pk, ()), paces.get(job.pk)) for job in jobs]
 
 
 def soonest_end(rows: Sequence[Running]) -> timedelta | None:
@@ -59,11 +60,9 @@ def about(job: Job) -> str:
     return " · ".join([kind, f"{job.base_model}, {job.head} head", subject_of(job)[0]])
 
 
-def _row(job: Job, glance: Glance | None) -> Running:
-    values = glance.values if glance else ()
+def _row(job: Job, values: tuple[float, ...], pace: Pace | None) -> Running:
     if job.kind == "sft":
         values = smoothed(values)
-    pace = glance.pace if glance and job.state == JobState.RUNNING else None
     return Running(
         job=job,
         about=about(job),
@@ -71,7 +70,7 @@ def _row(job: Job, glance: Glance | None) -> Running:
         spark=spark_path(values),
         figure=_figure(job.kind, values[-1]) if values else "",
         figure_word=_WORDS.get(job.kind, ""),
-        left=time_left(step=job.step, total=job.total_steps, pace=pace),
+        left=time_left(step=job.step, total=job.total_steps, pace=pace) if job.state == JobState.RUNNING else None,
     )
 
 

@@ -15,7 +15,7 @@ COMPARISON_COLUMNS = ("number", "job_id", "name", *POINT_COLUMNS)
 
 
 def jobs_get(tenant: Tenant, job_ids: Sequence[UUID]) -> list[Job]:
-    """In the order of ``job_ids``, archived ones too. Raises ApplicationError 404 if one is missing, or another tenant's."""
+    """In the order of ``job_ids``, archived ones too. Raises ApplicationError 404 for one the tenant has not."""
     found = {job.pk: job for job in jobs_of(tenant, job_ids)}
     if any(job_id not in found for job_id in job_ids):
         raise not_found("job")

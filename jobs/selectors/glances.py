@@ -1,9 +1,7 @@
-"""A glance at several jobs under way: the course of one curve each, and how fast they go. Three queries for all."""
+"""A glance at several jobs under way: the course of one curve each. Three queries for all."""
 
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from datetime import datetime
 from typing import Any
 from uuid import UUID
 
@@ -11,7 +9,6 @@ from django.db.models import Q
 
 from jobs.buckets import stored_width, width_for
 from jobs.models import Job, MetricBucket, MetricCurve, MetricPoint
-from jobs.selectors.pace import Pace, pace_between
 from tenants.models import Tenant
 from tenants.scope import tenant_scope
 
@@ -19,25 +16,20 @@ _NUMBERS = 300  # newest numbers of a job's stream that are read point by point
 _SHOWN = 60  # buckets a long curve is shown with, at least
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Glance:
-    """``values``: finite ones of the present attempt, in the order of steps. ``pace``: None before two steps."""
+def glances(tenant: Tenant, jobs: Sequence[Job], series: Mapping[str, str]) -> dict[UUID, tuple[float, ...]]:
+    """By job: finite values of the present attempt, in the order of steps.
 
-    values: tuple[float, ...]
-    pace: Pace | None
-
-
-def glances(tenant: Tenant, jobs: Sequence[Job], series: Mapping[str, str], *, now: datetime) -> dict[UUID, Glance]:
-    """By job. ``series`` names the curve of each kind of job; a kind without one has no values."""
+    ``series`` names the curve of each kind of job; a kind without one is left out.
+    """
     shown = [job for job in jobs if job.kind in series]
     if not shown:
         return {}
     with tenant_scope(tenant):
         past, newest = _past(shown, series), _newest(shown, series)
-    return {job.pk: _glance(past.get(job.pk, []), newest.get(job.pk, []), now) for job in shown}
+    return {job.pk: _values(past.get(job.pk, []), newest.get(job.pk, [])) for job in shown}
 
 
-_Step = tuple[int, float | None, datetime]  # step, value, moment
+_Step = tuple[int, float | None]  # step, value
 
 
 def _past(jobs: Sequence[Job], series: Mapping[str, str]) -> dict[UUID, list[_Step]]:
@@ -48,7 +40,7 @@ def _past(jobs: Sequence[Job], series: Mapping[str, str]) -> dict[UUID, list[_St
         return {}
     rows = MetricBucket.objects.filter(_any(Q(curve=own, width=_width(own)) for own in curves.values()))
     found: defaultdict[UUID, list[_Step]] = defaultdict(list)
-    for curve_id, *step in rows.order_by("curve", "number").values_list("curve_id", "last_step", "last", "last_at"):
+    for curve_id, *step in rows.order_by("curve", "number").values_list("curve_id", "last_step", "last"):
         found[curves[curve_id].job_id].append(tuple(step))  # type: ignore[arg-type]
     return found
 
@@ -65,7 +57,7 @@ def _newest(jobs: Sequence[Job], series: Mapping[str, str]) -> dict[UUID, list[_
     )
     found: defaultdict[UUID, list[_Step]] = defaultdict(list)
     rows = MetricPoint.objects.filter(wanted).order_by("job", "seq")
-    for job_id, *step in rows.values_list("job_id", "step", "value", "occurred_at"):
+    for job_id, *step in rows.values_list("job_id", "step", "value"):
         found[job_id].append(tuple(step))  # type: ignore[arg-type]
     return found
 
@@ -77,11 +69,7 @@ def _any(parts: Any) -> Q:
     return wanted
 
 
-def _glance(past: list[_Step], newest: list[_Step], now: datetime) -> Glance:
+def _values(past: list[_Step], newest: list[_Step]) -> tuple[float, ...]:
     begun = newest[0][0] if newest else 0
     steps = [*(step for step in past if step[0] < begun), *newest]
-    values = tuple(value for _, value, _ in steps if value is not None)
-    if len(newest) < 2:
-        return Glance(values=values, pace=None)
-    (first, _, first_at), (last, _, last_at) = newest[0], newest[-1]
-    return Glance(values=values, pace=pace_between(first, first_at, last, last_at, now=now))
+    return tuple(value for _, value in steps if value is not None)

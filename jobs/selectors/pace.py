@@ -1,10 +1,12 @@
-"""How fast a running job goes and spends at the moment, from its newest rows: a fixed, small number of them."""
+"""How fast running jobs go and spend at the moment, from their newest rows: a fixed, small number of them."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from decimal import Decimal
 from uuid import UUID
+
+from django.db.models import OuterRef, Subquery
 
 from jobs.models import Job, JobEvent, MetricPoint
 from tenants.billing.models import UsageEvent
@@ -30,16 +32,32 @@ class Burn:
     seconds: float
 
 
-def recent_pace(tenant: Tenant, job: Job, *, now: datetime) -> Pace | None:
-    """Of the present attempt; None until it has two steps. Silence longer than a usual step counts as slowness."""
+def recent_paces(tenant: Tenant, jobs: Sequence[Job], *, now: datetime) -> dict[UUID, Pace]:
+    """Of the present attempt of each job; those without two steps of it are left out. Two queries for any number.
+
+    Silence longer than a usual step counts as slowness.
+    """
     with tenant_scope(tenant):
-        points = MetricPoint.objects.filter(job_id=job.pk, attempt=job.attempt)
-        newest = points.order_by("-seq").values_list("seq", "step", "occurred_at").first()
-        if newest is None:
-            return None
-        window = points.filter(seq__gt=newest[0] - _ROWS).order_by("seq")
-        first = window.values_list("seq", "step", "occurred_at").first() or newest
-    return pace_between(first[1], first[2], newest[1], newest[2], now=now)
+        ends = {pk: (first, newest) for pk, first, newest in _window_ends([job.pk for job in jobs])}
+        points = MetricPoint.objects.in_bulk([key for pair in ends.values() for key in pair if key is not None])
+    paces = {
+        pk: pace_between(
+            points[first].step, points[first].occurred_at, points[newest].step, points[newest].occurred_at, now=now
+        )
+        for pk, (first, newest) in ends.items()
+        if first in points and newest in points
+    }
+    return {pk: pace for pk, pace in paces.items() if pace is not None}
+
+
+def _window_ends(job_ids: Sequence[UUID]) -> Iterable[tuple[UUID, int | None, int | None]]:
+    """(job, first and newest point of those that are looked at), each one look-up in the index of (job, seq)."""
+    own = MetricPoint.objects.filter(job=OuterRef("pk"), attempt=OuterRef("attempt"))
+    newest = own.order_by("-seq")
+    jobs = Job.objects.filter(pk__in=job_ids).order_by().annotate(newest_seq=Subquery(newest.values("seq")[:1]))
+    window = own.filter(seq__gt=OuterRef("newest_seq") - _ROWS).order_by("seq")
+    ends = jobs.annotate(first=Subquery(window.values("pk")[:1]), newest=Subquery(newest.values("pk")[:1]))
+    return ends.values_list("pk", "first", "newest")
 
 
 def pace_between(step: int, at: datetime, newest_step: int, newest_at: datetime, *, now: datetime) -> Pace | None:

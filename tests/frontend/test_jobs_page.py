@@ -3,16 +3,18 @@
 import csv
 import io
 import re
+from datetime import timedelta
 from typing import Any
 
 import pytest
 from asgiref.sync import async_to_sync
+from django.utils import timezone
 
 from frontend.views.jobs import rows, saved
 from frontend.views.jobs.asked import asked_of
 from frontend.views.jobs.results import _interval
 from gpu_runtime.protocol.messages import MetricsRecorded, WorkloadState
-from jobs.models import Job
+from jobs.models import Job, MetricPoint
 from jobs.services.bulk import BulkAction, jobs_act
 from jobs.services.cancel import job_cancel
 from jobs.services.describe import job_describe
@@ -160,6 +162,26 @@ def test_a_row_says_why_a_job_waits_how_far_it_is_and_what_it_has_come_to(story:
     assert "0.0412" in html
     assert f"J-{running.number} · SFT · " in html
     assert "swatch r1" in html
+
+
+def test_the_list_the_home_page_and_the_jobs_own_page_say_the_same_time_left(
+    story: Story, runtime: InMemoryRuntime, monkeypatch: pytest.MonkeyPatch
+):
+    job, key = start_job(story.alice, runtime, name="paced")
+    runtime.tell_state(*key, WorkloadState.RUNNING)
+    for step in range(1, 5):
+        runtime.tell(*key, MetricsRecorded(step=step, values={"train/loss": 1.0 / step, "lr": 1e-4}))
+    relay_all(runtime)
+    now = timezone.now()
+    with platform_scope():
+        for step in range(1, 5):  # one step in ten minutes, the last one just now
+            at = now - timedelta(minutes=10 * (4 - step))
+            MetricPoint.objects.filter(job_id=job.pk, step=step).update(occurred_at=at)
+        Job.objects.filter(pk=job.pk).update(step=4, total_steps=10)
+    browser = story.alice.browser()
+    for path in ("/jobs/", "/", f"/jobs/{job.pk}/"):
+        text = browser.get(path).content.decode().replace("\u00a0", " ").replace("&nbsp;", " ")
+        assert "1 h 0 min" in text, path
 
 
 @pytest.mark.parametrize(

@@ -19,7 +19,7 @@ from frontend.views.page import frame, page
 from jobs.models import Job
 from jobs.selectors.jobs import job_get
 from jobs.selectors.line import queue_places
-from jobs.selectors.pace import recent_pace, state_changes
+from jobs.selectors.pace import recent_paces, state_changes
 from jobs.selectors.runtime import runtime_report
 from jobs.selectors.shares import compute_share
 from jobs.selectors.stream import notable_events
@@ -64,7 +64,7 @@ def job_now(request: PageRequest, job_id: UUID) -> HttpResponse:
 def now_context(request: PageRequest, job: Job) -> dict[str, Any]:
     """What changes by itself while a job lives; a fixed number of queries."""
     now, tenant = timezone.now(), request.tenant
-    pace = recent_pace(tenant, job, now=now) if job.state == JobState.RUNNING else None
+    pace = recent_paces(tenant, [job], now=now).get(job.pk) if job.state == JobState.RUNNING else None
     entries = [Entry(state=state, at=at) for state, at in state_changes(tenant, job.pk)]
     may_write, ended = request.actor.may(Permission.JOBS_WRITE), job.state in TERMINAL
     return {

@@ -1,20 +1,18 @@
 """What the list says beside a job's state: why it waits, how far it is and when it will end, why it stopped."""
 
-from datetime import datetime, timedelta
+from datetime import timedelta
 
 from frontend.facts import step_word
-from frontend.templatetags.console import duration
+from frontend.templatetags.console import span
 from jobs.models import Job
 from jobs.selectors.line import QueuePlace
 from jobs.states import JobState
 
-SURE_AFTER = timedelta(seconds=20)  # a rate of fewer is a guess
-SURE_STEPS = 3
 _NEEDLESS = frozenset({"cancelled_by_user", "requeued_by_operator"})  # the state or the message says it
 
 
-def reason_of(job: Job, place: QueuePlace | None, now: datetime) -> str:
-    """One line; empty where the state says it all."""
+def reason_of(job: Job, place: QueuePlace | None, left: timedelta | None) -> str:
+    """One line; empty where the state says it all. ``left``: of a running job, None while nobody can know."""
     told = job.message or ("" if job.reason in _NEEDLESS else job.reason.replace("_", " "))
     match job.state:
         case JobState.QUEUED:
@@ -23,7 +21,9 @@ def reason_of(job: Job, place: QueuePlace | None, now: datetime) -> str:
         case JobState.STARTING:
             return told or "Mounting its slot"
         case JobState.RUNNING:
-            return ", ".join(part for part in (_progress(job), _left(job, now)) if part)
+            return ", ".join(
+                part for part in (_progress(job), "" if left is None else f"about {span(left)} left") if part
+            )
         case JobState.CANCELLING:
             return told or "Waiting for the worker to confirm"
         case JobState.SUCCEEDED:
@@ -33,20 +33,7 @@ def reason_of(job: Job, place: QueuePlace | None, now: datetime) -> str:
     return told
 
 
-def time_left(job: Job, now: datetime) -> timedelta | None:
-    """What the rest takes if it goes on as it did since the job started; None where that is not known."""
-    if job.started_at is None or job.step < SURE_STEPS or not job.step < job.total_steps:
-        return None
-    spent = now - job.started_at
-    return spent * (job.total_steps - job.step) / job.step if spent >= SURE_AFTER else None
-
-
 def _progress(job: Job) -> str:
     if not job.total_steps:
         return ""
     return f"{job.step:,} of {job.total_steps:,} {step_word(job.kind)}"
-
-
-def _left(job: Job, now: datetime) -> str:
-    left = time_left(job, now)
-    return "" if left is None else f"about {duration(now, now + left)} left"

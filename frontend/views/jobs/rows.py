@@ -7,12 +7,15 @@ from uuid import UUID
 from django.utils import timezone
 
 from frontend.facts import subject_of
+from frontend.state_line import time_left
 from frontend.views.jobs.asked import Asked
 from frontend.views.jobs.reasons import reason_of
 from frontend.views.jobs.results import Result, results_of
 from jobs.models import Job
 from jobs.selectors.jobs import job_list, jobs_of
 from jobs.selectors.line import queue_places
+from jobs.selectors.pace import recent_paces
+from jobs.states import JobState
 from tenants.billing.usage.selectors import Cost, job_costs
 from tenants.models import Tenant
 
@@ -92,13 +95,18 @@ def rows_of(tenant: Tenant, keys: list[UUID], now: datetime) -> tuple[Row, ...]:
     jobs = [found[key] for key in keys if key in found]
     costs, results = job_costs(tenant, keys), results_of(tenant, jobs)
     places = queue_places(tenant.pk, jobs)
+    paces = recent_paces(tenant, [job for job in jobs if job.state == JobState.RUNNING], now=now)
     return tuple(
         Row(
             job=job,
             cost=costs[job.pk],
             result=results.get(job.pk),
             subject=subject_of(job),
-            reason=reason_of(job, places.get(job.pk), now),
+            reason=reason_of(
+                job,
+                places.get(job.pk),
+                time_left(step=job.step, total=job.total_steps, pace=paces.get(job.pk)),
+            ),
             since=job.started_at or job.created_at,
             until=job.finished_at or now,
         )
