@@ -7,12 +7,13 @@ from uuid import UUID
 
 from frontend.evaluations import Rate, ReportUnreadable, read_report
 from frontend.successes import Success, latest_successes
+from frontend.templatetags.console import RUN_SLOTS, run_slot
 from jobs.models import Artifact, Job
 from jobs.selectors.comparison import jobs_get, newest_reports
 from tenants.billing.usage.selectors import Cost, job_costs
 from tenants.models import Tenant
 
-COMPARED_MAX = 10
+COMPARED_MAX = RUN_SLOTS  # as many as there are colours
 SIGNIFICANT_P = 0.05
 
 
@@ -42,7 +43,7 @@ def compared(tenant: Tenant, job_ids: Sequence[UUID]) -> list[Compared]:
     costs, successes = job_costs(tenant, job_ids), latest_successes(tenant, jobs)
     reports, slots, rows = newest_reports(tenant, job_ids), set[int](), []
     for job in jobs:
-        report, slot = reports.get(job.pk), (job.number - 1) % COMPARED_MAX
+        report, slot = reports.get(job.pk), run_slot(job.number)
         once, at_end = _rates(report)
         row = Compared(
             job=job,

@@ -8,8 +8,9 @@ from django.utils import timezone
 from django.views.decorators.http import require_safe
 
 from frontend.charts.overlay import overlay_axes, overlay_charts
-from frontend.comparison import COMPARED_MAX, compared, verdict
+from frontend.comparison import COMPARED_MAX, Compared, compared, verdict
 from frontend.parameters import parameters
+from frontend.templatetags.console import run_slot
 from frontend.views.page import answer, frame, page
 from jobs.models import Job
 from jobs.selectors.comparison import COMPARISON_COLUMNS, comparison_rows, jobs_get
@@ -30,7 +31,7 @@ def compare_page(request: PageRequest) -> HttpResponse:
     job_ids = asked[:COMPARED_MAX]
     rows = compared(request.tenant, job_ids)
     jobs = [row.job for row in rows]
-    live, settings = _live_data(jobs), parameters([job.spec for job in jobs])
+    live, settings = _live_data(rows), parameters([job.spec for job in jobs])
     context = frame(request, "jobs") | {
         "rows": rows,
         "asked": len(asked),
@@ -67,26 +68,23 @@ def _uuid(text: str) -> UUID:
         return UUID(int=0)
 
 
-def _live_data(jobs: list[Job]) -> dict[str, object]:
+def _live_data(rows: list[Compared]) -> dict[str, object]:
     """What the page's script starts from."""
-    lines, seen = [], set[int]()
-    for job in jobs:
-        slot = (job.number - 1) % COMPARED_MAX + 1
-        started = job.started_at or job.created_at
-        lines.append(
-            {
-                "id": str(job.pk),
-                "name": job.name,
-                "number": job.number,
-                "slot": slot,
-                "dashed": slot in seen,
-                "startedAt": started.timestamp(),
-                "live": job.state not in TERMINAL,
-            }
-        )
-        seen.add(slot)
+    jobs = [row.job for row in rows]
     return {
-        "jobs": lines,
+        "jobs": [_line(row.job, is_dashed=row.repeats) for row in rows],
         "charts": overlay_charts(jobs),
         "axes": overlay_axes(jobs),
+    }
+
+
+def _line(job: Job, *, is_dashed: bool) -> dict[str, object]:
+    return {
+        "id": str(job.pk),
+        "name": job.name,
+        "number": job.number,
+        "slot": run_slot(job.number),
+        "dashed": is_dashed,
+        "startedAt": (job.started_at or job.created_at).timestamp(),
+        "live": job.state not in TERMINAL,
     }

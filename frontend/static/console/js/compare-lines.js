@@ -1,9 +1,6 @@
 // One job's line in a chart of several: where its points lie on the chosen axis, and how it is drawn.
-import { alpha, number } from "./plots.js";
+import { alpha, number, plain } from "./plots.js";
 import { smooth } from "./series.js";
-
-// Names are people's own words: Plotly would read tags in them.
-export const plain = (text) => text.replaceAll("&", "&amp;").replaceAll("<", "&lt;");
 
 export const unitOf = (x) => ({ step: "step", relative: "min", wall: "" })[x] ?? "env steps";
 

@@ -67,7 +67,7 @@ function counts() {
 
 // Charts that no job has a point for are left out, and those whose names do not hold the words that are looked for.
 function find() {
-  const words = ($("[data-find]")?.value ?? "").trim().toLowerCase();
+  const words = ($("[data-find-chart]")?.value ?? "").trim().toLowerCase();
   for (const card of $$("[data-card]")) card.hidden = card.dataset.told === "false" || !card.dataset.card.includes(words);
   for (const group of $$("[data-group]")) group.hidden = $$("[data-card]", group).every((card) => card.hidden);
   const none = $("[data-none]");
@@ -82,11 +82,15 @@ const on = (selector, type, act) => $(selector)?.addEventListener(type, (event) 
 on("[data-smooth]", "input", (input) => { view.weight = Number(input.value); input.nextElementSibling.value = view.weight.toFixed(2); board.now(); });
 on("[data-log]", "change", (input) => { view.log = input.checked; board.now(); });
 on("[data-x]", "change", (input) => { view.x = input.value; board.now(); });
-on("[data-find]", "input", find);
+on("[data-find-chart]", "input", find);
 on("[data-same]", "change", (input) => { for (const row of $$("[data-parameters] tr.same")) row.hidden = !input.checked; });
 on("[data-copy-link]", "click", async (button) => {
-  await navigator.clipboard.writeText(location.href);
-  button.textContent = "Link copied";
+  try {
+    await navigator.clipboard.writeText(location.href);
+    button.textContent = "Link copied";
+  } catch { // refused, or not offered outside of TLS
+    button.textContent = "Copy it from the address bar";
+  }
 });
 document.body.addEventListener("joynexus:jobs", refresh);
 
