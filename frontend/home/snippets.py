@@ -9,6 +9,7 @@ from django.conf import settings
 from tenants.datasets.models import DatasetVersion, VersionState
 from tenants.datasets.selectors import version_list
 from tenants.models import Tenant
+from tenants.requests import PageRequest
 
 KEY = "jnx_..."
 _ID = "DATASET_VERSION_ID"
@@ -51,6 +52,12 @@ def snippets(tenant: Tenant, origin: str, version: DatasetVersion | None) -> tup
         Snippet(id="shell-curl", language="curl", code=_curl(tenant, origin, version)),
         Snippet(id="shell-python", language="Python", code=_python(tenant, origin, version)),
     )
+
+
+def snippets_context(request: PageRequest) -> dict[str, Any]:
+    """Those of whoever asks, for a page: with their newest dataset, and at the address they came to."""
+    version, origin = newest_ready(request.tenant), request.build_absolute_uri("/").rstrip("/")
+    return {"version": version, "snippets": snippets(request.tenant, origin, version)}
 
 
 def _curl(tenant: Tenant, origin: str, version: DatasetVersion | None) -> str:

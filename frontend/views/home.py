@@ -7,7 +7,7 @@ from django.utils import timezone
 from django.views.decorators.http import require_safe
 
 from frontend.home.attention import matters
-from frontend.home.snippets import newest_ready, snippets
+from frontend.home.snippets import snippets_context
 from frontend.home.spend import spend_figure
 from frontend.home.tiles import WINDOW_MIN, device_share, newest_success, this_month
 from frontend.home.work import work_of
@@ -52,7 +52,5 @@ def _still(request: PageRequest, live: dict[str, Any]) -> dict[str, Any]:
     """What does not change while the page is open."""
     told: dict[str, Any] = {"figure": spend_figure(live["month"], request.tenant.currency)}
     if request.actor.may(Permission.JOBS_WRITE):
-        version = newest_ready(request.tenant)
-        origin = request.build_absolute_uri("/").rstrip("/")
-        told |= {"version": version, "snippets": snippets(request.tenant, origin, version)}
+        told |= snippets_context(request)
     return told

@@ -272,10 +272,20 @@ def test_a_name_that_is_markup_stays_text_everywhere(story: Story):
 def test_a_lab_without_jobs_is_taught_with_its_own_name(story: Story):
     html = page(story.alice)
     assert "No jobs yet" in html
-    assert "first job of Alices lab" in html  # the apostrophe would end a shell's quotation
+    assert "# Alice&#x27;s lab: keys are under Settings" in html
     assert "from joynexus_client import Client" in html
     assert "curl" not in page(story.viewer)
     assert "No job matches" in page(story.alice, "?state=failed")
+
+
+def test_a_lab_whose_jobs_are_all_archived_is_not_told_that_it_has_none(story: Story):
+    job = make_job(story.alice)
+    with platform_scope():
+        Job.objects.filter(pk=job.pk).update(state="failed", finished_at=timezone.now(), archived_at=timezone.now())
+    html = page(story.alice)
+    assert "No jobs yet" not in html
+    assert "Every job is archived" in html
+    assert names(page(story.alice, "?archived=all")) == [job.name]
 
 
 def test_tags_of_the_newest_jobs_are_tabs_the_most_used_first(story: Story):

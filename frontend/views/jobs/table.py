@@ -1,12 +1,13 @@
 """The job list as a page, and its live part."""
 
-import re
 from typing import Any
 
 from django.http import HttpResponse
 from django.views.decorators.http import require_safe
 
+from frontend.comparison import COMPARED_MAX
 from frontend.facts import KIND_WORDS
+from frontend.home.snippets import snippets_context
 from frontend.views.jobs.asked import SIZE, SIZES, Asked, asked_of
 from frontend.views.jobs.columns import COLUMNS, JOB, Head, next_sort, sorted_way
 from frontend.views.jobs.rows import COUNTED_MAX, listing_of
@@ -19,9 +20,7 @@ from tenants.permissions import Permission
 from tenants.requests import PageRequest
 from tenants.selectors import member_list, project_list
 
-COMPARED_MAX = 10
 PRIORITIES = tuple(range(9, -1, -1))
-_NOT_PLAIN = re.compile(r"[^\w .-]")  # would need escapes in a shell, in JSON or in Python
 
 
 @require_safe
@@ -52,8 +51,10 @@ def job_table(request: PageRequest) -> HttpResponse:
         "newer": asked.query(page=asked.page - 1 if asked.page > 2 else ""),
         "older": asked.query(page=asked.page + 1),
         "sizes": [(size, asked.query(size=size if size != SIZE else "")) for size in SIZES],
-        "snippet_name": _NOT_PLAIN.sub("", request.tenant.name),
+        "is_new": request.tenant.jobs_numbered == 0,
     }
+    if context["is_new"] and context["may_write"]:
+        context |= snippets_context(request)
     if not context["part"]:
         context |= frame(request, "jobs") | choices | _words(request, asked, sorted(tags))
     return answer(request, "console/jobs/page.html", "console/jobs/part.html", context)
