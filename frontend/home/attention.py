@@ -103,7 +103,7 @@ def _failed(actor: Actor, now: datetime) -> Iterator[Matter]:
         url = reverse("frontend:job", args=[job.pk])
         yield Matter(tone="failed", title=f"{job.name} failed", text=text, url=url, at=job.finished_at)
     if len(rows) > SHOWN:
-        url = f"{reverse('frontend:jobs')}?{urlencode({'state': JobState.FAILED.value})}"
+        url = f"{reverse('frontend:jobs')}?{urlencode({'state': JobState.FAILED.value, 'ended': str(LOOK_BACK_DAYS)})}"
         text = f"Of the last {LOOK_BACK_DAYS} days. Archive those you have seen."
         yield Matter(tone="failed", title="More failed jobs", text=text, url=url, at=rows[-1].finished_at)
 
