@@ -6,7 +6,7 @@ from frontend.measured import Result, latest_results
 from frontend.successes import Success, latest_successes
 from jobs.models import Artifact, DatasetImport, ImportState, Job
 from jobs.selectors.imports import import_of_job
-from jobs.selectors.jobs import artifact_list, job_list
+from jobs.selectors.jobs import artifact_list
 from jobs.selectors.policies import ancestors_of, heirs_of_policies
 from tenants.datasets.models import DatasetVersion, VersionState
 from tenants.datasets.selectors import versions_recorded_from
@@ -43,11 +43,6 @@ def made_by(tenant: Tenant, job: Job) -> Made:
         datasets=list(versions_recorded_from(tenant, job.pk)),
         importing=None if row is None or row.state == ImportState.IMPORTED else row,
     )
-
-
-def heirs_of(tenant: Tenant, job: Job) -> list[Job]:
-    """The newest jobs that start from an adapter of this one."""
-    return list(job_list(tenant).filter(policy__job_id=job.pk)[:HEIRS_SHOWN])
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -69,10 +69,6 @@ class Work:
         full = self.limit is not None and self.started >= self.limit
         return soonest_end(self.running) if full and self.queued and len(self.running) == self.started else None
 
-    @property
-    def has_any(self) -> bool:
-        return bool(self.running or self.waiting or self.ended)
-
 
 def work_of(tenant: Tenant, *, now: datetime) -> Work:
     """A constant number of queries; at most a few jobs of each part are read."""

@@ -93,10 +93,6 @@ def _question(request: PageRequest, action: BulkAction, rows: tuple[Row, ...]) -
     }
 
 
-def _tags_on(rows: tuple[Row, ...]) -> set[str]:
-    return {tag for row in rows for tag in row.tags}
-
-
 def _outcome(told: tuple[BulkResult, ...]) -> dict[str, Any]:
     return {
         "told": told,
