@@ -63,7 +63,7 @@ def test_an_inner_address_is_refused_beside_its_form_and_stays_typed(settings):
 
 
 def test_the_theme_is_chosen_kept_and_the_same_as_the_buttons(settings, page):
-    settings("appearance").get_by_label("Dark").check()
+    settings("appearance").get_by_role("radio", name="Dark Always.").check()
     expect(page.locator("html")).to_have_attribute("data-theme", "dark")
     settings("members")
     expect(page.locator("html")).to_have_attribute("data-theme", "dark")
