@@ -1,5 +1,6 @@
 """Pages of datasets as Django sends them: the list, one dataset, what may be done there, the upload."""
 
+import re
 import uuid
 from pathlib import Path
 from typing import Any
@@ -175,11 +176,15 @@ def test_the_report_says_what_is_wrong_and_where(story: Story):
     assert "This version cannot be used" in text
 
 
-def test_a_version_that_is_being_read_asks_again_when_datasets_change(story: Story):
+def test_a_version_that_is_being_read_asks_again_a_ready_one_only_for_what_may_change(story: Story):
     row = dataset(story.alice, state=VersionState.VALIDATING, summary=None)
-    assert 'hx-trigger="joynexus:datasets from:body"' in page(story.alice, f"/datasets/{row.dataset_id}/")
+    whole = f'<div id="dataset" hx-get="/datasets/{row.dataset_id}/?version=1"'
+    read = page(story.alice, f"/datasets/{row.dataset_id}/")
+    assert (whole in read, 'hx-select="#dataset-side"' in read) == (True, False)
     ready = dataset(story.alice, "done")
-    assert "joynexus:datasets" not in page(story.alice, f"/datasets/{ready.dataset_id}/")
+    read = page(story.alice, f"/datasets/{ready.dataset_id}/")
+    assert '<div id="dataset">' in read
+    assert f'id="dataset-side" hx-get="/datasets/{ready.dataset_id}/?version=1" hx-select="#dataset-side"' in read
 
 
 @pytest.mark.parametrize("wanted", ["2", "x", "-1", "1" * 30])
@@ -268,7 +273,11 @@ def test_no_number_of_days_is_refused_with_what_is_allowed_and_stays_typed(story
     row = dataset(story.alice)
     answer = story.bob.browser().post(f"/datasets/{row.dataset_id}/keep/", {"keep_days": text, "seen": "1"})
     assert (answer.status_code, b"allowed: 1 to 36500" in answer.content) == (422, True)
-    assert f'placeholder="ever" value="{text[:40]}"' in answer.content.decode()
+    shown = answer.content.decode()
+    assert f'placeholder="ever" value="{text[:40]}"' in shown
+    here = f"/datasets/{row.dataset_id}/"
+    assert all(link.startswith(here) for link in re.findall(r'(?:href|action|hx-get)="([^"]*)\?version=', shown))
+    assert 'href="?' not in shown
 
 
 def test_a_viewer_is_shown_no_act_and_no_upload(story: Story):

@@ -36,6 +36,8 @@ def dataset_context(request: PageRequest, dataset: Dataset, version: DatasetVers
     """Everything the page of a dataset shows; acts that are refused show it again."""
     context = frame(request, "datasets") | {
         "dataset": dataset,
+        # where links lead: a refused act shows this page at another address
+        "here": reverse("frontend:dataset", args=[dataset.pk]),
         "versions": list(dataset.versions.all()),
         "version": version,
         "may_write": request.actor.may(Permission.DATASETS_WRITE),
