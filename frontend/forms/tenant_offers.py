@@ -8,7 +8,7 @@ from django.utils import timezone
 
 from frontend.forms.offers import Offer, Offering, Offers
 from frontend.forms.posted import Texts
-from frontend.successes import latest_successes
+from frontend.measured import Result, latest_results
 from gpu_runtime.protocol.ordering import PRIORITY_DEFAULT
 from jobs.models import Artifact, ArtifactKind
 from jobs.selectors.jobs import artifact_list, environments_of, job_list
@@ -92,8 +92,8 @@ def _policies(tenant: Tenant) -> list[Artifact]:
 
 
 def _policy_offers(tenant: Tenant, policies: list[Artifact]) -> Offers:
-    known = _successes(tenant, policies)
-    choices = tuple(Offer(value=str(row.pk), label=_policy_words(row, known.get(row.pk, ""))) for row in policies)
+    results = latest_results(tenant, [row.pk for row in policies])
+    choices = tuple(Offer(value=str(row.pk), label=_policy_words(row, results.get(row.pk))) for row in policies)
     return Offers(
         choices=(Offer(value="", label="Choose a policy"), *choices) if choices else (),
         none="You have no policy yet: a fine-tuning job makes one.",
@@ -102,20 +102,14 @@ def _policy_offers(tenant: Tenant, policies: list[Artifact]) -> Offers:
     )
 
 
-def _policy_words(row: Artifact, success: str) -> str:
-    facts = [f"version {row.policy_version}", f"{row.job.head} on {row.job.base_model}", success or "not evaluated"]
+def _policy_words(row: Artifact, result: Result | None) -> str:
+    """``result``: as the list of policies shows it."""
+    once = result.overall.once if result else None
+    success = "not evaluated"
+    if once is not None and once.percent is not None:
+        success = f"{once.percent:.0f} % of {once.episodes} episodes"
+    facts = [f"version {row.policy_version}", f"{row.job.head} on {row.job.base_model}", success]
     return f"J-{row.job.number} {row.job.name} · {' · '.join(facts)}"
-
-
-def _successes(tenant: Tenant, policies: list[Artifact]) -> dict[Any, str]:
-    """Success in the newest evaluation of each policy, by artifact."""
-    played = list(job_list(tenant).filter(kind="evaluation", policy__in=policies).order_by("created_at"))
-    found = latest_successes(tenant, played)
-    return {
-        job.policy_id: f"{found[job.pk].share * 100:.0f} % of {found[job.pk].episodes} episodes"
-        for job in played
-        if job.pk in found
-    }
 
 
 def _policy_hints(policies: list[Artifact], chosen: str) -> dict[str, str]:

@@ -37,7 +37,8 @@ def choices_of(leaf: Leaf, offers: Offers, text: str) -> tuple[Offer, ...]:
 def help_of(leaf: Leaf, hint: str) -> str:
     """Its explanation, what is allowed, and ``hint``: what is so at this moment."""
     none = '"none" turns it off.' if leaf.none_is_a_word else ""
-    return " ".join(filter(None, (leaf.help, _bounds(leaf), none, hint)))
+    commas = "Separated by commas." if leaf.type == LeafType.LIST else ""
+    return " ".join(filter(None, (leaf.help, commas, _bounds(leaf), none, hint)))
 
 
 def _bounds(leaf: Leaf) -> str:
