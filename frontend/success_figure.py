@@ -52,9 +52,12 @@ def _figure(found: Sequence[Measured], measure: str, title: str) -> SuccessFigur
 
 
 def _dots(found: Sequence[Measured], task: str, measure: str) -> list[_Dot]:
-    """By version; the policy the job started from is at 0. ``task``: empty for all together."""
+    """By version, the newest evaluation of each last; the policy the job started from is at 0.
+
+    ``found``: the newest first. ``task``: empty for all together.
+    """
     dots = []
-    for own in found:
+    for own in reversed(found):
         rate = rate_of(own, task, measure) if task else _overall(own, measure)
         if rate is None or rate.percent is None:
             continue
@@ -80,6 +83,7 @@ def _drawn(lines: list[tuple[str, list[_Dot]]], *, start: bool) -> dict[str, Any
 
     fig = go.Figure()
     for slot, (name, dots) in zip(_SLOTS, lines, strict=False):
+        fig.add_trace(_way(go, slot, dots))
         fig.add_trace(_trace(go, slot, dots))
         if len(lines) > 1:
             fig.add_annotation(
@@ -98,6 +102,18 @@ def _drawn(lines: list[tuple[str, list[_Dot]]], *, start: bool) -> dict[str, Any
     return figure_json(fig, height="l")
 
 
+def _way(go: Any, slot: int, dots: list[_Dot]) -> Any:
+    """The line from version to version, through the newest evaluation of each."""
+    newest = {dot.version: dot.rate.percent for dot in dots}
+    return go.Scatter(
+        x=list(newest),
+        y=list(newest.values()),
+        mode="lines",
+        line={"color": run_colour(slot), "width": 1, "dash": "dot"},
+        hoverinfo="skip",
+    )
+
+
 def _trace(go: Any, slot: int, dots: list[_Dot]) -> Any:
     percents = [dot.rate.percent or 0.0 for dot in dots]
     highs = [dot.rate.high or 0.0 for dot in dots]
@@ -105,8 +121,7 @@ def _trace(go: Any, slot: int, dots: list[_Dot]) -> Any:
     return go.Scatter(
         x=[dot.version for dot in dots],
         y=percents,
-        mode="lines+markers",
-        line={"color": run_colour(slot), "width": 1, "dash": "dot"},
+        mode="markers",
         marker={"color": run_colour(slot), "size": 8, "line": {"color": PALETTE["--surface"], "width": 1}},
         error_y={
             "type": "data",

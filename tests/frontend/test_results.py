@@ -1,5 +1,6 @@
 """Results on a job's page: films by version and seed, evaluations over versions, policies with their lineage."""
 
+import json
 import re
 import uuid
 
@@ -116,6 +117,19 @@ def test_evaluations_over_versions_are_a_figure_and_a_table(story: Story, runtim
     for words in ("Version 60", "The start", f"{rate.rate * 100:.1f}\u00a0%", f"{rate.successes} of {rate.episodes}"):
         assert words in page
     assert f"{rate.low * 100:.1f}–{rate.high * 100:.1f}" in page
+
+
+def test_of_several_evaluations_of_a_version_the_newest_is_the_last(story: Story, runtime):
+    weak = trained(story.alice, runtime)
+    for name in ("first", "second", "third"):
+        evaluated(story.alice, runtime, weak, name=name)
+    page = html(story.alice, f"/jobs/{weak.job_id}/?tab=evaluation")
+    words = re.search(r'id="words-success-once">([^<]+)<', page)
+    assert words
+    assert re.search(r"3 evaluations, the last version 200: .* third\.$", words[1])
+    drawn = json.loads(page.partition('id="success-once" type="application/json">')[2].partition("</script>")[0])
+    way, dots = drawn["data"]
+    assert (len(way["x"]), len(dots["x"])) == (1, 3)  # the line takes one per version, and all are dots
 
 
 def test_an_evaluation_under_way_is_in_the_table_without_a_figure(story: Story, runtime):
