@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from uuid import UUID
 
-from frontend.evaluations import Report
+from frontend.evaluations import Protocol
 from frontend.measured import Result
 from frontend.policies import manifest_facts, policy_facts
 from jobs.models import Artifact
@@ -82,15 +82,23 @@ def _protocol(result: Result | None) -> dict[str, str]:
     """What the figures depend on, the policy itself left out."""
     if result is None:
         return {}
-    report: Report = result.report
-    told = {"Tasks": ", ".join(line.name for line in report.tasks)}
-    for line in report.tasks[:1]:
-        if line.protocol is None:
-            continue
-        told["Seeds"] = line.protocol.seeds
-        told |= {name: value for name, value in line.protocol.rows if name not in {"Adapter", "Policy version"}}
-        told["Packages"] = ", ".join(f"{name} {version}" for name, version in line.protocol.packages)
-    return told
+    by_task = {line.name: _of_task(line.protocol) for line in result.report.tasks if line.protocol is not None}
+    labels = dict.fromkeys(label for told in by_task.values() for label in told)
+    told = {label: _over_tasks({name: own.get(label, _MISSING) for name, own in by_task.items()}) for label in labels}
+    return {"Tasks": ", ".join(sorted(line.name for line in result.report.tasks))} | told
+
+
+def _of_task(protocol: Protocol) -> dict[str, str]:
+    rows = {name: value for name, value in protocol.rows if name not in {"Adapter", "Policy version"}}
+    packages = ", ".join(f"{name} {version}" for name, version in protocol.packages)
+    return {"Seeds": protocol.seeds} | rows | {"Packages": packages}
+
+
+def _over_tasks(values: Mapping[str, str]) -> str:
+    """One value where all tasks have it, else that of each."""
+    if len(set(values.values())) == 1:
+        return next(iter(values.values()))
+    return "; ".join(f"{task}: {value}" for task, value in sorted(values.items()))
 
 
 def _overlap(found: Sequence[Result]) -> bool:

@@ -82,9 +82,9 @@ def policy_page(request: PageRequest, policy_id: UUID) -> HttpResponse:
 
 
 def show_policy(
-    request: PageRequest, policy: Artifact, *, refusal: Refusal | None = None, status: int = 200
+    request: PageRequest, policy: Artifact, *, refusal: Refusal | None = None, keep_days: str = "", status: int = 200
 ) -> HttpResponse:
-    """The page of a policy; ``refusal``: why what was asked of it was not done."""
+    """The page of a policy; ``refusal``: why what was asked of it was not done; ``keep_days``: as it was typed."""
     job = policy.job
     siblings = policies_of_job(request.tenant, job)
     found = measured(request.tenant, [own.pk for own in siblings], start=job.policy_id)
@@ -106,6 +106,7 @@ def show_policy(
         "live_heirs": live_heirs(request.tenant, policy.pk),
         "may_write": request.actor.may(Permission.JOBS_WRITE),
         "refusal": refusal,
+        "keep_days": keep_days,
     }
     return render(request, "console/policies/policy.html", context, status=status)
 
@@ -114,9 +115,9 @@ def show_policy(
 @page(Permission.JOBS_READ)
 def policy_comparison(request: PageRequest) -> HttpResponse:
     """Two to ten policies side by side; ids that name none of the tenant's policies are counted and said."""
-    ids = _ids(request.GET.getlist("policy"))
-    found = policies_by_id(request.tenant, ids[:COMPARED_MAX])
-    asked = len(request.GET.getlist("policy"))
+    named = list(dict.fromkeys(request.GET.getlist("policy")))
+    found = policies_by_id(request.tenant, _ids(named)[:COMPARED_MAX])
+    asked = len(named)
     context = frame(request, "policies") | {
         "comparison": comparison_of(found, latest_results(request.tenant, [policy.pk for policy in found])),
         "missing": asked - len(found) if asked <= COMPARED_MAX else 0,

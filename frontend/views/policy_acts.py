@@ -42,7 +42,7 @@ def policy_keep(request: PageRequest, policy_id: UUID) -> HttpResponse:
         wanted = parse_body(ArtifactChange, {"keep_days": int(said) if said.isdecimal() else said or None})
         artifact_keep(actor=request.actor, artifact_id=policy.pk, keep_days=wanted.keep_days)
     except ApplicationError as error:
-        return show_policy(request, policy, refusal=refusal_of(error), status=error.status)
+        return show_policy(request, policy, refusal=refusal_of(error), keep_days=said, status=error.status)
     messages.success(request, "Saved how long it is kept.")
     return _back(request, policy_id)
 

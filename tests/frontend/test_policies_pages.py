@@ -1,10 +1,14 @@
 """Policies: the list with its filters, one policy, several side by side, deleting and keeping."""
 
+import copy
 import re
 import uuid
 
 import pytest
 
+from frontend.evaluations import read_report
+from frontend.measured import Result
+from frontend.policy_comparison import comparison_of
 from jobs.models import Artifact
 from jobs.services.retention import artifact_delete
 from tenants.scope import platform_scope
@@ -46,6 +50,15 @@ def test_the_list_tells_where_a_policy_comes_from_and_how_often_it_succeeds(stor
     assert f"{rate.rate * 100:.1f}\u00a0%" in page
     assert f"{rate.low * 100:.1f}–{rate.high * 100:.1f}" in page
     assert f"{rate.successes} of {rate.episodes}" in page
+
+
+def test_the_form_of_a_new_job_offers_a_policy_with_the_success_that_the_list_shows(story: Story, runtime):
+    weak = trained(story.alice, runtime)
+    started = f"{weak.policy_version} · mlp on tiny-qwen3-vl"
+    assert f"{started} · not evaluated" in html(story.alice, "/jobs/new/?kind=rl")
+    evaluated(story.alice, runtime, weak)
+    rate = console.evaluation_report().overall.success_once
+    assert f"{started} · {rate.rate * 100:.0f} % of {rate.episodes} episodes" in html(story.alice, "/jobs/new/?kind=rl")
 
 
 def test_policies_are_found_filtered_and_sorted_by_the_address(story: Story, runtime):
@@ -189,6 +202,7 @@ def test_how_long_a_policy_is_kept_is_set_and_taken_back(story: Story, runtime):
         answer = browser.post(path, {"keep_days": wrong})
         assert answer.status_code == 422
         assert "keep_days" in answer.content.decode()
+        assert f'value="{wrong}" aria-invalid="true"' in answer.content.decode()  # what was typed is still there
     assert reread(weak).keep_until is None
 
 
@@ -199,6 +213,7 @@ def test_policies_side_by_side_mark_what_differs(story: Story, runtime):
         evaluated(story.alice, runtime, policy)
     page = html(story.alice, f"/policies/compare/?policy={weak.pk}&policy={better.pk}&policy={weak.pk}")
     assert "Compare 2 policies" in page
+    assert "of what the address names" not in page  # named twice is not named in vain
     differing = re.findall(r'<tr class="diff"><th scope="row">([^<]+)<', page)
     assert {"Made by", "Trained"} <= set(differing)
     assert "Base model" not in differing
@@ -213,6 +228,46 @@ def test_results_of_different_protocols_are_said_not_to_compare(story: Story, ru
     evaluated(story.alice, runtime, other, tasks=console.TASKS)
     page = html(story.alice, f"/policies/compare/?policy={weak.pk}&policy={other.pk}")
     assert "Not the same protocol" in page
+
+
+def test_another_limit_of_one_task_among_several_is_another_protocol(story: Story, runtime):
+    policies = [trained(story.alice, runtime), trained(story.alice, runtime, name="another")]
+    manifest = console.evaluation_report(console.TASKS).model_dump(mode="json")
+    turned = copy.deepcopy(manifest)
+    turned["tasks"].reverse()
+    further = copy.deepcopy(manifest)
+    further["tasks"][1]["protocol"]["max_steps"] = 99
+    for other, same in ((turned, True), (further, False)):
+        reports = [read_report(manifest), read_report(other)]
+        results = {
+            policy.pk: Result(job=policy.job, report=report) for policy, report in zip(policies, reports, strict=True)
+        }
+        found = comparison_of(policies, results)
+        assert found.same_protocol is same
+        limits = {row.label: row.values for row in found.groups[-1].rows}["Step limit"]
+        assert limits == ("50", "50" if same else "PushCube-v1: 50; libero_spatial/0: 99; libero_spatial/1: 50")
+
+
+def test_the_page_of_a_policy_asks_anew_for_what_evaluations_find_of_it(story: Story, runtime):
+    weak = trained(story.alice, runtime)
+    evaluated(story.alice, runtime, weak)
+    page = html(story.alice, f"/policies/{weak.pk}/")
+    part = re.search(r'<div[^>]*id="policy-found"[^>]*>', page)
+    assert part
+    assert f'hx-get="/policies/{weak.pk}/"' in part[0]
+    assert 'hx-trigger="joynexus:jobs from:body"' in part[0]
+    live = page[part.end() : page.index('id="manifest"')]
+    for name in ("Lineage", 'id="result"', 'id="measured"', 'data-figure="success-once"'):
+        assert name in live
+
+
+def test_when_all_policies_are_deleted_the_list_says_where_they_are(story: Story, runtime):
+    assert "No policies yet" in html(story.alice, "/policies/")
+    weak = trained(story.alice, runtime)
+    artifact_delete(actor=story.alice.actor, artifact_id=weak.pk)
+    page = html(story.alice, "/policies/")
+    assert "No policies any more" in page
+    assert "Deleted too" in page
 
 
 def test_comparing_says_what_the_address_names_in_vain(story: Story, runtime):
