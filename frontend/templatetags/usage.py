@@ -98,6 +98,8 @@ def quota_amount(line: QuotaLine, which: str) -> str:
         return bytes_size(value)
     if line.resource == Resource.MONEY_PER_MONTH:
         return f"{currency_sign(line.unit)}{value:,}"
+    if line.unit == "seconds":
+        return seconds(value)
     return f"{value:,}\u00a0{line.unit}"
 
 

@@ -15,15 +15,20 @@ _MOST = 500
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Waits:
-    """From being submitted to starting, in seconds, of ``jobs`` that started within the window; None without any."""
+    """From being submitted to starting, in seconds, of ``jobs`` submitted within the window; None without any."""
 
     jobs: int
     p50_s: float | None
     p95_s: float | None
 
+    @property
+    def is_cut(self) -> bool:
+        """Whether there may be more than were looked at."""
+        return self.jobs >= _MOST
+
 
 def own_waits(tenant: Tenant) -> Waits:
-    """The newest 500 jobs at most, of the last seven days."""
+    """Of those that have started, submitted in the last seven days; the newest 500 at most."""
     with tenant_scope(tenant):
         rows = Job.objects.filter(created_at__gte=timezone.now() - WINDOW, started_at__isnull=False)
         moments = list(rows.order_by("-created_at").values_list("created_at", "started_at")[:_MOST])
