@@ -11,6 +11,7 @@ from frontend.charts import KIND_BOARDS, board_of
 from frontend.charts.model import Chart
 from gpu_runtime.protocol.messages import WorkloadState
 from gpu_runtime.protocol.policy_specs import CollectionSpec
+from jobs.api.queries import MetricsQuery
 from tests.support.jobs import relay_all, reread, start_job
 from tests.support.memory_runtime import InMemoryRuntime
 from tests.support.story import Person
@@ -81,6 +82,13 @@ def test_older_decisions_are_counted_up_to_the_bound_that_a_specification_may_ha
         CollectionSpec.model_validate(least | {"max_staleness": bound})
     except ValidationError as error:
         assert "max_staleness" not in str(error)  # noqa: PT017 - what else it needs is not this test's
+
+
+@pytest.mark.parametrize("kind", KIND_BOARDS)
+def test_every_chart_can_be_asked_for_with_all_of_its_curves(kind: str) -> None:
+    for chart in (chart for group in KIND_BOARDS[kind].groups for chart in group.charts):
+        names = [name for curve in chart.curves for name in (curve.series, *curve.more)]
+        assert set(MetricsQuery.model_validate({"series": ",".join(names)}).names) == set(names)
 
 
 def test_what_services_tell_looks_the_same_for_every_kind() -> None:

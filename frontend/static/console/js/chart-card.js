@@ -38,7 +38,7 @@ function summary(chart, curve, own, unit) {
   const bad = own.special.flatMap((special, i) => (special ? [wordsOf({ special: own.special, steps: own.x, curve: own }, i)] : []));
   const values = told === undefined ? "no finite value" : `last ${shown(told)}, lowest ${shown(low)}, highest ${shown(high)}`;
   const gaps = bad.length ? ` ${bad.slice(0, 3).join(", ")}${bad.length > 3 ? ` and ${plural(bad.length - 3, "more place")}` : ""}.` : "";
-  return `${name}: ${plural(own.total, "point")}, ${unit} ${whole(own.start(0) || own.x[0])} to ${whole(own.x.at(-1))}, ${values}.${gaps}`;
+  return `${name}: ${plural(own.total, "point")}, ${unit} ${whole(own.start(0))} to ${whole(own.x.at(-1))}, ${values}.${gaps}`;
 }
 
 function keys(card, chart, told, view) {

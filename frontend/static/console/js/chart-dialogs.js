@@ -1,7 +1,7 @@
 // One chart over the whole screen, and its values as a table.
 /* global Plotly */
 import { $ } from "./dom.js";
-import { curvesOf } from "./job-charts.js";
+import { curvesOf, namesOf } from "./job-charts.js";
 import { number } from "./plots.js";
 
 const ROWS = 500; // of each curve, the newest; every point there is comes as CSV
@@ -32,7 +32,7 @@ export function showData(dialog, chart, store, { id, unit }) {
   dialog.showModal();
 }
 
-export const csvOf = (id, chart) => `/api/v1/jobs/${id}/metrics?format=csv&series=${encodeURIComponent(chart.curves.flatMap((c) => [c.series, ...c.more]).slice(0, 60).join(","))}`;
+export const csvOf = (id, chart) => `/api/v1/jobs/${id}/metrics?format=csv&series=${encodeURIComponent(namesOf(chart).join(","))}`;
 
 function cell(tag, text, numeric) {
   const element = document.createElement(tag);

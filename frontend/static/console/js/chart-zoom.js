@@ -1,12 +1,11 @@
 // A zoomed chart: the range that is on screen, read from the server in narrower buckets. The whole curve stays as it is,
 // and with it the smoothed line.
 import { places, stepsWithin, unitOf } from "./chart-places.js";
-import { curvesOf } from "./job-charts.js";
+import { curvesOf, namesOf } from "./job-charts.js";
 import { SeriesStore } from "./series.js";
 
 const WAIT_MS = 250; // after the last movement of the mouse
 const POINTS = 1000; // buckets per curve within the range
-const SERIES = 40; // of a chart; the length of their names is limited
 
 export class Zoom {
   #timer = 0;
@@ -40,7 +39,7 @@ export class Zoom {
   async #read() {
     const asked = ++this.#asked, range = this.active ? this.#steps() : null;
     if (!range) { if (this.fine) { this.fine = null; this.changed(); } return; }
-    const names = this.chart.curves.flatMap((c) => [c.series, ...c.more]).slice(0, SERIES);
+    const names = namesOf(this.chart);
     const query = new URLSearchParams({ series: names.join(","), from: range.from, to: range.to, max_points: POINTS });
     const answer = await fetch(`/api/v1/jobs/${this.page.id}/metrics?${query}`, { headers: { Accept: "application/json" } });
     if (!answer.ok || asked !== this.#asked) return;

@@ -2,7 +2,7 @@
 // A figure that shall keep its zoom while its part is renewed has an id and `hx-preserve`; its data lies beside it.
 /* global Plotly */
 import { $$ } from "./dom.js";
-import { alpha } from "./plots.js";
+import { alpha, dragmode } from "./plots.js";
 
 const RGBA = /^rgba\((\d+), ?(\d+), ?(\d+), ?([\d.]+)\)$/;
 const CONFIG = { responsive: true, displayModeBar: false, doubleClick: "reset" };
@@ -35,6 +35,7 @@ function draw(element) {
   const phone = innerWidth <= 760, other = phone ? "wide" : "narrow"; // notes that say on which screens they are shown
   if (phone && look.template) look.template.layout.xaxis.nticks = 5;
   if (look.annotations) look.annotations = look.annotations.filter((note) => note.name !== other);
+  look.dragmode = dragmode(element);
   known.set(element, source.textContent);
   Plotly.react(element, dressed(data, palette), look, CONFIG);
 }

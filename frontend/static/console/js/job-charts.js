@@ -7,6 +7,7 @@ const SPIKE = 0.3; // opacity of what lies behind the line
 
 // The curves of a chart with what is known of them: `fine`, where a range was read in narrower buckets.
 export const curvesOf = (store, curve) => (curve.more.length ? store.sum([curve.series, ...curve.more]) : store.of(curve.series));
+export const namesOf = (chart) => chart.curves.flatMap((curve) => [curve.series, ...curve.more]);
 export const keyOf = (curve, own) => `${curve.label} ${own.attempt}`;
 
 // `view`: {weight, log, x, hidden}; `page`: what `charts_context` tells; `zoom`: the range that was read finer, or null.
@@ -34,7 +35,7 @@ const allZero = (data) => data.length > 0 && data.every((trace) => trace.y.every
 function draw(drawing, curve, own, isNewest) {
   const { t, log, view, chart, data, labels } = drawing, color = isNewest ? t.run(curve.color) : alpha(t.run(curve.color), 0.55);
   const shown = (v) => (v === null || (log && v <= 0) ? null : v * chart.scale);
-  const parts = partsOf(drawing, own), y = own.y.map(shown), smoothed = chart.smooth && view.weight > 0;
+  const parts = partsOf(drawing, curve, own), y = own.y.map(shown), smoothed = chart.smooth && view.weight > 0;
   const line = { type: "scatter", mode: "lines", connectgaps: false };
   const name = plain(own.attempt > 1 || !isNewest ? `${curve.label}, attempt ${own.attempt}` : curve.label);
   if (curve.episodes) data.push(...band(drawing, curve, own, color));
@@ -54,8 +55,8 @@ function draw(drawing, curve, own, isNewest) {
 }
 
 // A curve in up to three parts: before, within and after the range that was read in narrower buckets.
-function partsOf({ zoom, place }, own) {
-  const fine = zoom?.store.of(own.name).find((c) => c.attempt === own.attempt && c.width < own.width);
+function partsOf({ zoom, place }, curve, own) {
+  const fine = zoom && curvesOf(zoom.store, curve).find((c) => c.attempt === own.attempt && c.width < own.width);
   const all = part(own, place(own));
   if (!fine || !fine.x.length) return [all];
   const cut = (keep) => Object.fromEntries(Object.entries(all).map(([name, column]) => [name, Array.isArray(column) ? column.filter((_, i) => keep(i)) : column]));
@@ -110,7 +111,12 @@ function band({ store, chart, place, t }, curve, own) {
 }
 
 function limit({ t, chart, data, labels }) {
-  const every = data.flatMap((trace) => trace.x).filter((x) => x !== null).sort((a, b) => (a < b ? -1 : 1)), { value, label } = chart.limit, y = value * chart.scale;
-  data.push({ type: "scatter", mode: "lines", x: [every[0], every.at(-1)], y: [y, y], line: { color: t.limit, width: 1.2, dash: "dot" }, hoverinfo: "skip" });
+  const { value, label } = chart.limit, y = value * chart.scale;
+  let low = null, high = null; // by comparison: on the axis of wall time they are texts
+  for (const trace of data) for (const x of trace.x) {
+    if (x !== null && (low === null || x < low)) low = x;
+    if (x !== null && (high === null || x > high)) high = x;
+  }
+  data.push({ type: "scatter", mode: "lines", x: [low, high], y: [y, y], line: { color: t.limit, width: 1.2, dash: "dot" }, hoverinfo: "skip" });
   labels.push({ y, value: number(y), text: `${label} ${number(y)}`, color: t.limit });
 }

@@ -62,6 +62,9 @@ export function endLabels(items, t, height, { log, range }) {
   return placed.map((d) => ({ xref: "paper", x: 1, xanchor: "left", xshift: 6, yref: "y", y: d.at, yanchor: "middle", showarrow: false, text: d.text, font: { color: readable(d.color, t), size: 11, weight: 600 } }));
 }
 
+// A finger that moves over a chart scrolls the page; it zooms only where the chart is all there is, over the whole screen.
+export const dragmode = (element) => (matchMedia("(hover: none)").matches && !element.closest("dialog") ? false : "zoom");
+
 const BUDGET_MS = 40; // of drawing at once: what is left waits for the next frame, so that the page answers
 
 // Draws charts that are on screen, at most once a second each, never while the page is hidden.
@@ -113,7 +116,7 @@ export class Board {
       this.#dirty.delete(element);
       this.#drawn.add(element);
       const { data, layout: look } = this.#figures.get(element)();
-      Plotly.react(element, data, look, { responsive: true, displayModeBar: false, doubleClick: "reset" });
+      Plotly.react(element, data, { ...look, dragmode: dragmode(element) }, { responsive: true, displayModeBar: false, doubleClick: "reset" });
       charts += 1;
     }
     if (charts) dispatchEvent(new CustomEvent("joynexus:drawn", { detail: { charts, ms: performance.now() - began } }));

@@ -16,6 +16,31 @@ export class Curve {
     return curve;
   }
 
+  // Curves of one attempt, bucket by bucket: one without a point in it counts nothing there. Where a bucket holds several
+  // points, the lowest and highest are bounds, since those of the parts may lie at different steps.
+  static sum(parts) {
+    const { name, attempt } = parts[0], width = Math.max(...parts.map((part) => part.width)), at = new Map(); // by number
+    for (const part of parts) {
+      const own = part.#copy();
+      while (own.width < width) own.#widen();
+      own.x.forEach((step, i) => {
+        const number = Math.floor(step / width), sum = at.get(number) ?? { step, time: own.time[i], last: 0, lo: 0, hi: 0, special: null };
+        if (step > sum.step) Object.assign(sum, { step, time: own.time[i] });
+        sum.last += own.y[i] ?? 0; sum.lo += own.lo[i] ?? 0; sum.hi += own.hi[i] ?? 0;
+        if ((RANK[own.special[i]] ?? 0) > (RANK[sum.special] ?? 0)) sum.special = own.special[i];
+        at.set(number, sum);
+      });
+    }
+    const told = [...at].sort(([a], [b]) => a - b).map(([, sum]) => sum), column = (key) => told.map((sum) => sum[key]);
+    const total = width === 1 ? told.length : Math.max(...parts.map((part) => part.total));
+    return Object.assign(new Curve({ name, attempt, width, total }), { x: column("step"), y: column("last"), lo: column("lo"), hi: column("hi"), time: column("time"), special: column("special") });
+  }
+
+  #copy() {
+    const { x, y, lo, hi, time, special } = this;
+    return Object.assign(new Curve(this), { x: [...x], y: [...y], lo: [...lo], hi: [...hi], time: [...time], special: [...special] });
+  }
+
   // First step that bucket `i` may hold.
   start(i) { return Math.floor(this.x[i] / this.width) * this.width; }
 
@@ -89,18 +114,10 @@ export class SeriesStore {
     return [...this.#curves.values()].filter((c) => c.name === name).sort((a, b) => a.attempt - b.attempt);
   }
 
-  // Several series added up, one curve per attempt: a series without a point at a step counts nothing there.
+  // Several series added up, one curve per attempt.
   sum(names) {
-    const attempts = new Map(); // attempt -> step -> [sum, time]
-    for (const name of names) for (const curve of this.of(name)) {
-      if (!attempts.has(curve.attempt)) attempts.set(curve.attempt, new Map());
-      const at = attempts.get(curve.attempt);
-      curve.x.forEach((step, i) => at.set(step, [(at.get(step)?.[0] ?? 0) + (curve.y[i] ?? 0), curve.time[i]]));
-    }
-    return [...attempts].sort(([a], [b]) => a - b).map(([attempt, at]) => {
-      const x = [...at.keys()].sort((a, b) => a - b), y = x.map((step) => at.get(step)[0]), sum = new Curve({ name: names[0], attempt, total: x.length });
-      return Object.assign(sum, { x, y, lo: y, hi: y, time: x.map((step) => at.get(step)[1]), special: x.map(() => null) });
-    });
+    const parts = names.flatMap((name) => this.of(name)), attempts = [...new Set(parts.map((part) => part.attempt))].sort((a, b) => a - b);
+    return attempts.map((attempt) => Curve.sum(parts.filter((part) => part.attempt === attempt)));
   }
 
   get longest() {
