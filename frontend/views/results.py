@@ -77,7 +77,8 @@ def job_made(request: PageRequest, job_id: UUID) -> HttpResponse:
     """What the job made so far, for the script that keeps it fresh."""
     job = job_get(request.tenant, job_id)
     may_retry = request.actor.may(Permission.DATASETS_WRITE)
-    context = {"job": job, "made": made_by(request.tenant, job), "may_retry": may_retry}
+    may = {"datasets_read": request.actor.may(Permission.DATASETS_READ)}
+    context = {"job": job, "made": made_by(request.tenant, job), "may_retry": may_retry, "may": may}
     return render(request, "console/parts/made.html", context)
 
 
