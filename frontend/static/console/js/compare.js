@@ -71,7 +71,9 @@ function find() {
   for (const card of $$("[data-card]")) card.hidden = card.dataset.told === "false" || !card.dataset.card.includes(words);
   for (const group of $$("[data-group]")) group.hidden = $$("[data-card]", group).every((card) => card.hidden);
   const none = $("[data-none]");
-  if (none) none.hidden = !words || $$("[data-card]").some((card) => !card.hidden);
+  if (!none) return;
+  none.hidden = $$("[data-card]").some((card) => !card.hidden);
+  none.textContent = words ? "No chart of these jobs has that in its name." : "None of these jobs has told a value yet.";
 }
 
 for (const element of $$("[data-chart]")) {
