@@ -97,7 +97,8 @@ def quota_amount(line: QuotaLine, which: str) -> str:
     if line.unit == "bytes":
         return bytes_size(value)
     if line.resource == Resource.MONEY_PER_MONTH:
-        return f"{currency_sign(line.unit)}{value:,}"
+        least = "at least " if which == "used" and value else ""  # cents are not counted there
+        return f"{least}{currency_sign(line.unit)}{value:,}"
     if line.unit == "seconds":
         return seconds(value)
     return f"{value:,}\u00a0{line.unit}"
@@ -133,6 +134,8 @@ def seconds(value: float | None) -> str:
     """``0.31 s``, ``8.2 s``, ``4 min 03 s``, ``2 h 51 min``."""
     if value is None:
         return "–"
+    if not value:
+        return "0\u00a0s"
     if value < 60:
         return f"{value:.{2 if value < 1 else 1}f}\u00a0s"
     begin = datetime.fromtimestamp(0, UTC)

@@ -252,7 +252,16 @@ def test_alerts_and_limits_are_told(alice: Person) -> None:
     use(alice.tenant, 180_000, at=now.replace(tzinfo=None).isoformat())
     send(alice, BUDGETS, amount="10")
     text = read(alice, BUDGETS)
-    for words in ("50&nbsp;% of", "80&nbsp;% of", "€9.00 spent", "Jobs at work", "16\u00a0jobs", "the platform"):
+    for words in (
+        "50&nbsp;% of",
+        "80&nbsp;% of",
+        "€9.00 spent",
+        "Jobs at work",
+        "16\u00a0jobs",
+        "the platform",
+        "at least €9<",
+        "0\u00a0s<",
+    ):
         assert words in text
     assert "100&nbsp;% of" not in text
 
