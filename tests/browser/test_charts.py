@@ -50,10 +50,14 @@ def visit(log_in_at, played: Played):
 
     def go(key: Key) -> Page:
         page = log_in_at(played.stack, played.lab)
-        page.goto(f"{played.stack.url}/jobs/{key[0]}/?tab=charts")
+        page.goto(charts_url(played, key))
         return page
 
     return go
+
+
+def charts_url(played: Played, key: Key) -> str:
+    return f"{played.stack.url}/jobs/{key[0]}/?tab=charts"
 
 
 def tell(played: Played, key: Key, step: int, **values: float) -> None:
@@ -229,6 +233,50 @@ def test_x_is_time_full_screen_is_the_same_chart_and_values_come_as_a_table(visi
     complaints_before = list(complaints)
     assert [found["id"] for found in Axe().run(page).response["violations"]] == []
     assert complaints_before == []
+
+
+def test_a_finger_over_a_chart_scrolls_the_page(browser, visit, played, short) -> None:
+    """Plotly would take the movement for a zoom, and charts fill a phone's screen."""
+    tell(played, short, 1, train_loss=1.0)
+    state = visit(short).context.storage_state()
+    phone = browser.new_context(
+        viewport={"width": 390, "height": 844}, is_mobile=True, has_touch=True, storage_state=state
+    )
+    page = phone.new_page()
+    page.goto(charts_url(played, short))
+    page.locator('[data-chart="loss"]').scroll_into_view_if_needed()
+    wait_for_step(page, "loss", 1)
+    box, before = page.locator('[data-chart="loss"]').bounding_box(), page.evaluate("() => scrollY")
+    finger, x, y = phone.new_cdp_session(page), box["x"] + box["width"] / 2, box["y"] + box["height"] / 2
+    finger.send("Input.dispatchTouchEvent", {"type": "touchStart", "touchPoints": [{"x": x, "y": y}]})
+    for moved in range(30, 240, 30):
+        finger.send("Input.dispatchTouchEvent", {"type": "touchMove", "touchPoints": [{"x": x, "y": y - moved}]})
+        page.wait_for_timeout(30)  # as fast as a finger
+    finger.send("Input.dispatchTouchEvent", {"type": "touchEnd", "touchPoints": []})
+    page.wait_for_function("(before) => scrollY > before + 50", arg=before)
+    assert plot(page, "loss")["auto"]
+    phone.close()
+
+
+def test_a_sum_of_decimated_series_has_every_part_in_every_bucket(visit, short) -> None:
+    """As the decisions that are older than any curve of their own: one part is told at every third step only."""
+    told = visit(short).evaluate(
+        """async () => {
+            const page = document.querySelector('script[src*="console/js/job.js"]').src;
+            const {SeriesStore} = await import(page.replace("/job.js", "/series.js")), store = new SeriesStore(500);
+            for (let step = 1; step <= 4000; step++) {
+                store.add({series: "a", attempt: 1, step, value: 1, time: step});
+                const value = step === 1500 ? 50 : 2;
+                if (step % 3 === 0) store.add({series: "b", attempt: 1, step, value, time: step});
+            }
+            const [sum] = store.sum(["a", "b"]);
+            const {total, x, y, hi} = sum;
+            return {total, shown: x.length, last: x.at(-1), high: Math.max(...hi), y: y.slice(1, -1)};
+        }"""
+    )
+    assert (told["total"], told["last"], told["high"]) == (4000, 4000, 51)
+    assert told["shown"] <= 500
+    assert set(told["y"]) == {3}
 
 
 def test_attempts_are_lines_of_their_own(visit, played, short) -> None:

@@ -65,7 +65,7 @@ export function endLabels(items, t, height, { log, range }) {
 // A finger that moves over a chart scrolls the page; it zooms only where the chart is all there is, over the whole screen.
 export const dragmode = (element) => (matchMedia("(hover: none)").matches && !element.closest("dialog") ? false : "zoom");
 
-const BUDGET_MS = 40; // of drawing at once: what is left waits for the next frame, so that the page answers
+const BUDGET_MS = 16; // of drawing at once, beside the chart that goes over it: what is left waits for the next frame, so that the page answers
 
 // Draws charts that are on screen, at most once a second each, never while the page is hidden.
 export class Board {
