@@ -55,10 +55,6 @@ class ServiceCard:
         return 100 * self.history.busy_share
 
     @property
-    def own_mean(self) -> float:
-        return 100 * self.history.own_share
-
-    @property
     def own_of_busy(self) -> float | None:
         """Percent of all the service did; None where it did nothing."""
         return 100 * self.history.own_share / self.history.busy_share if self.history.busy_share else None

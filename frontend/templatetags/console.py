@@ -202,8 +202,8 @@ def _duration(span: timedelta) -> str:
 def bytes_size(count: int) -> str:
     """``1.9 MB``, decimal units."""
     size = float(count)
-    for unit in ("B", "kB", "MB", "GB"):
-        if size < 1000 or unit == "GB":
+    for unit in ("B", "kB", "MB", "GB", "TB"):
+        if size < 1000 or unit == "TB":
             return f"{size:.0f}{_NBSP}{unit}" if unit == "B" else f"{size:.1f}{_NBSP}{unit}"
         size /= 1000
     raise AssertionError("unreachable")

@@ -45,11 +45,6 @@ COLUMNS = (
 )
 
 
-def service_of(meter: str) -> str:
-    """The service a meter is of, in a word."""
-    return SERVICES.get(meter.partition(".")[0], meter)
-
-
 def title_of(meter: str) -> str:
     """A meter in words; its code if nobody knows it."""
     return _TITLES[Meter(meter)] if meter in Meter.values else meter
