@@ -121,6 +121,21 @@ def test_a_note_is_written_previewed_and_never_overwrites_a_colleagues(log_in, s
     assert [text for text in complaints if "412" not in text] == []
 
 
+def test_a_job_is_renamed_in_its_head_by_keyboard(log_in, stack, alice, finished_job, complaints):
+    page = open_job(log_in(alice), stack, finished_job, "spec")
+    heading, before = page.get_by_role("heading", level=1), page.title().removesuffix(" · JoyNexus")
+    for name in (f"{before} again", before):
+        page.locator("#name-edit").press("Enter")
+        page.get_by_label("Name of this job").fill(f"  {name} ")
+        page.get_by_label("Name of this job").press("Enter")
+        expect(heading).to_have_text(name)
+        expect(page).to_have_title(f"{name} · JoyNexus")
+        expect(page.locator("#name-edit")).to_be_focused()
+    page.reload()
+    expect(heading).to_have_text(before)
+    assert complaints == []
+
+
 def test_tags_come_and_go_in_place(log_in, stack, alice, finished_job):
     page = open_job(log_in(alice), stack, finished_job, "spec")
     page.get_by_role("textbox", name="Add a tag").fill("night")
