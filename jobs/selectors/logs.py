@@ -101,7 +101,7 @@ def log_page(
 
 
 def log_text(tenant: Tenant, job_id: UUID, *, wanted: LogFilter) -> Iterator[str]:
-    """Every line as text, a few hundred at a time. Raises the 404 before the first one."""
+    """Every line as text, ``_PER_READ`` at a time. Raises the 404 before the first one."""
     return _text(tenant, job_get(tenant, job_id), wanted)
 
 
