@@ -14,6 +14,8 @@ const view = { weight: 0.6, log: false, x: "step" };
 const stores = new Map(page.jobs.map((job) => [job.id, new SeriesStore()]));
 const names = [...new Set([...page.charts.map((chart) => chart.series), ...page.axes])];
 const asked = new Map(); // job -> performance.now() of its last read
+const unread = new Set(page.jobs); // those of which no whole answer has come yet
+let again = 0;
 
 async function read(job) {
   asked.set(job.id, performance.now());
@@ -27,14 +29,19 @@ async function read(job) {
     series.push(...told.series);
   }
   stores.get(job.id).load({ series });
+  unread.delete(job);
   counts();
   board.redraw();
 }
 
-// Jobs that run are read again when something has happened; what is drawn is the whole curve each time.
+// Jobs that run are read again when something has happened, others until they could be; what is drawn is the whole
+// curve each time.
 async function refresh() {
-  const due = page.jobs.filter((job) => job.live && performance.now() - (asked.get(job.id) ?? -Infinity) > REFRESH_MS);
+  const due = page.jobs.filter((job) => (job.live || unread.has(job)) && performance.now() - (asked.get(job.id) ?? -Infinity) >= REFRESH_MS);
   await Promise.allSettled(due.map(read));
+  clearTimeout(again);
+  const skipped = page.jobs.some((job) => job.live && !due.includes(job)); // its last change may be the one just told
+  if (unread.size || skipped) again = setTimeout(refresh, REFRESH_MS);
 }
 
 function figure(chart, element) {
@@ -96,6 +103,4 @@ on("[data-copy-link]", "click", async (button) => {
 });
 document.body.addEventListener("joynexus:jobs", refresh);
 
-Promise.allSettled(page.jobs.map(read)).then((ends) => {
-  if (ends.some((end) => end.status === "rejected")) setTimeout(refresh, REFRESH_MS);
-});
+refresh();
