@@ -88,8 +88,7 @@ def show_policy(
     job = policy.job
     siblings = policies_of_job(request.tenant, job)
     found = measured(request.tenant, [own.pk for own in siblings], start=job.policy_id)
-    own = [row for row in found if row.policy.pk == policy.pk]
-    latest = next((row for row in own if row.report), None)
+    latest = latest_results(request.tenant, [policy.pk]).get(policy.pk)
     counts = heir_counts(request.tenant, [policy.pk])[policy.pk]
     context = frame(request, "policies") | {
         "policy": policy,
