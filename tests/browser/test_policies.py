@@ -247,3 +247,32 @@ def test_a_foreign_policy_is_a_missing_page(log_in_at, lab: Lab):
         assert answer.status == 404
     page.goto(f"{stack.url}/policies/compare/?policy={lab.better}&policy={lab.played.adapter_id}")
     expect(page.get_by_text("push further")).to_have_count(0)
+
+
+def test_a_film_that_cannot_be_read_says_so_and_is_asked_for_again(visit, lab: Lab):
+    page = visit(f"/jobs/{lab.rl[0]}/?tab=rollouts")
+    page.route("**/api/v1/artifacts/*/download", lambda route: route.fulfill(status=503))
+    page.reload()
+    film = page.locator("#videos figure.video").first
+    expect(film.locator("[data-step-now]")).to_have_text("Cannot be read now: press to try again")
+    page.unroute("**/api/v1/artifacts/*/download")
+    film.locator("[data-play]").click()
+    expect(film.locator("[data-step-now]")).not_to_contain_text("Cannot")
+    page.wait_for_function("() => document.querySelector('#videos video').currentTime > 0")
+
+
+def test_a_policys_page_learns_of_an_evaluation_and_keeps_what_is_open(visit, lab: Lab, complaints):
+    page = visit(f"/policies/{lab.better}/")
+    expect(page.locator("[data-live]")).to_have_attribute("data-state", "live")
+    rows = page.locator("#measured tbody tr")
+    before = rows.count()
+    fold = page.locator("#result details", has_text="Protocol")
+    fold.locator("summary").click()
+    with page.expect_response(f"**/policies/{lab.better}/"):
+        page.evaluate("() => document.body.dispatchEvent(new CustomEvent('joynexus:jobs'))")
+    expect(fold).to_have_attribute("open", "")
+    judge(lab.played, lab.better, name="once more", films={})
+    expect(rows).to_have_count(before + 1, timeout=SLOW_MS)
+    expect(page.locator("#result")).to_contain_text("once more", timeout=SLOW_MS)
+    expect(page.locator("#plot-success-once .main-svg").first).to_be_attached()
+    assert complaints == []

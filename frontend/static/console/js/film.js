@@ -3,6 +3,7 @@
 import { $, setText } from "./dom.js";
 
 const UNKNOWN = 100; // steps of a film that does not say how many it has
+const BROKEN = "Cannot be read now: press to try again";
 const observer = new IntersectionObserver((entries) => {
   for (const { isIntersecting, target } of entries) if (isIntersecting) load(target);
 }, { rootMargin: "200px" });
@@ -44,19 +45,28 @@ export function seek(figure, step) {
 }
 
 // The step under the film: what is seen now while it moves, how long the episode was while it rests at its start.
+// A film that could not be read says so instead.
 export function tell(figure, step) {
   const { steps, limit } = figure.dataset, now = Math.floor(step + 0.01), scrub = $("[data-scrub]", figure);
   if (scrub) {
     scrub.value = now;
     scrub.setAttribute("aria-valuetext", `step ${now} of ${stepsOf(figure)}`);
   }
-  if (steps) setText("[data-step-now]", `${now > 0 ? now : steps}${limit || now > 0 ? ` / ${limit || steps}` : ""}`, figure);
+  if ("broken" in figure.dataset) setText("[data-step-now]", BROKEN, figure);
+  else if (steps) setText("[data-step-now]", `${now > 0 ? now : steps}${limit || now > 0 ? ` / ${limit || steps}` : ""}`, figure);
+}
+
+function mark(figure, broken) {
+  if (!figure || broken === "broken" in figure.dataset) return;
+  figure.toggleAttribute("data-broken", broken);
+  tell(figure, 0);
 }
 
 export function toggle(figure) {
   const video = $("video", figure);
   load(video);
-  if (!video.paused) { video.pause(); return; }
+  if ("broken" in figure.dataset) video.load();
+  else if (!video.paused) { video.pause(); return; }
   if (isOver(figure)) video.currentTime = 0;
   video.play().catch(() => {}); // left before it began, or not playable here: the browser shows which
 }
@@ -87,5 +97,7 @@ export function enliven(host) {
     const figure = figureOf(event);
     if (figure && !event.target.paused) tell(figure, stepAt(figure));
   }, true); // media events do not bubble
+  host.addEventListener("error", (event) => mark(figureOf(event), true), true);
+  host.addEventListener("loadedmetadata", (event) => mark(figureOf(event), false), true);
   host.addEventListener("ended", (event) => { const figure = figureOf(event); if (figure) tell(figure, stepsOf(figure)); }, true);
 }
