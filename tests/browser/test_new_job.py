@@ -161,7 +161,7 @@ def test_a_refusal_stands_beside_its_field_until_it_is_put_right(
     expect(page.locator('[id="f-head.horizon-error"]')).to_have_count(0)
     page.get_by_role("button", name="Start job").click()
     page.wait_for_url(re.compile(r"/jobs/[0-9a-f-]{36}/"))
-    assert complaints == []
+    assert [text for text in complaints if "422" not in text] == []  # the browser tells of the refusal, too
 
 
 def test_the_keyboard_is_enough_and_enter_in_a_field_does_not_spend(
