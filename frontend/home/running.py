@@ -43,7 +43,7 @@ class Running:
 
 
 def running_rows(tenant: Tenant, jobs: Sequence[Job], *, now: datetime) -> list[Running]:
-    """The same five queries for any number of jobs."""
+    """The same four queries for any number of jobs."""
     seen, paces = glances(tenant, jobs, SERIES), recent_paces(tenant, jobs, now=now)
     return [_row(job, seen.get(job.pk, ()), paces.get(job.pk)) for job in jobs]
 

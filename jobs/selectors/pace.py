@@ -4,6 +4,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from decimal import Decimal
+from typing import Any
 from uuid import UUID
 
 from django.db.models import OuterRef, Subquery
@@ -33,31 +34,28 @@ class Burn:
 
 
 def recent_paces(tenant: Tenant, jobs: Sequence[Job], *, now: datetime) -> dict[UUID, Pace]:
-    """Of the present attempt of each job; those without two steps of it are left out. Two queries for any number.
+    """Of the present attempt of each job; those without two steps of it are left out. One query for any number.
 
     Silence longer than a usual step counts as slowness.
     """
     with tenant_scope(tenant):
-        ends = {pk: (first, newest) for pk, first, newest in _window_ends([job.pk for job in jobs])}
-        points = MetricPoint.objects.in_bulk([key for pair in ends.values() for key in pair if key is not None])
-    paces = {
-        pk: pace_between(
-            points[first].step, points[first].occurred_at, points[newest].step, points[newest].occurred_at, now=now
-        )
-        for pk, (first, newest) in ends.items()
-        if first in points and newest in points
-    }
+        ends = list(_window_ends([job.pk for job in jobs]))
+    paces = {pk: pace_between(*four, now=now) for pk, *four in ends if None not in four}
     return {pk: pace for pk, pace in paces.items() if pace is not None}
 
 
-def _window_ends(job_ids: Sequence[UUID]) -> Iterable[tuple[UUID, int | None, int | None]]:
-    """(job, first and newest point of those that are looked at), each one look-up in the index of (job, seq)."""
+def _window_ends(job_ids: Sequence[UUID]) -> Iterable[tuple[Any, ...]]:
+    """(job, step and moment of the first and of the newest point looked at), by the index of (job, seq)."""
     own = MetricPoint.objects.filter(job=OuterRef("pk"), attempt=OuterRef("attempt"))
     newest = own.order_by("-seq")
     jobs = Job.objects.filter(pk__in=job_ids).order_by().annotate(newest_seq=Subquery(newest.values("seq")[:1]))
-    window = own.filter(seq__gt=OuterRef("newest_seq") - _ROWS).order_by("seq")
-    ends = jobs.annotate(first=Subquery(window.values("pk")[:1]), newest=Subquery(newest.values("pk")[:1]))
-    return ends.values_list("pk", "first", "newest")
+    first = own.filter(seq__gt=OuterRef("newest_seq") - _ROWS).order_by("seq")
+    columns = {
+        f"{end}_{name}": Subquery(points.values(name)[:1])
+        for end, points in (("first", first), ("last", newest))
+        for name in ("step", "occurred_at")
+    }
+    return jobs.annotate(**columns).values_list("pk", *columns)
 
 
 def pace_between(step: int, at: datetime, newest_step: int, newest_at: datetime, *, now: datetime) -> Pace | None:

@@ -15,7 +15,6 @@ from jobs.models import Job
 from jobs.selectors.jobs import job_list, jobs_of
 from jobs.selectors.line import queue_places
 from jobs.selectors.pace import recent_paces
-from jobs.states import JobState
 from tenants.billing.usage.selectors import Cost, job_costs
 from tenants.models import Tenant
 
@@ -95,7 +94,7 @@ def rows_of(tenant: Tenant, keys: list[UUID], now: datetime) -> tuple[Row, ...]:
     jobs = [found[key] for key in keys if key in found]
     costs, results = job_costs(tenant, keys), results_of(tenant, jobs)
     places = queue_places(tenant.pk, jobs)
-    paces = recent_paces(tenant, [job for job in jobs if job.state == JobState.RUNNING], now=now)
+    paces = recent_paces(tenant, jobs, now=now)
     return tuple(
         Row(
             job=job,
