@@ -58,7 +58,8 @@ def test_the_form_of_a_new_job_offers_a_policy_with_the_success_that_the_list_sh
     assert f"{started} · not evaluated" in html(story.alice, "/jobs/new/?kind=rl")
     evaluated(story.alice, runtime, weak)
     rate = console.evaluation_report().overall.success_once
-    assert f"{started} · {rate.rate * 100:.0f} % of {rate.episodes} episodes" in html(story.alice, "/jobs/new/?kind=rl")
+    told = f"{started} · {rate.rate * 100:.0f} % of {rate.episodes} episodes"
+    assert told in html(story.alice, "/jobs/new/?kind=rl")
 
 
 def test_policies_are_found_filtered_and_sorted_by_the_address(story: Story, runtime):

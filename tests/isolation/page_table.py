@@ -62,7 +62,7 @@ PAGES: dict[str, str] = {
     "POST /jobs/act/": "302 422 422 403 403 422",
     "GET /jobs/csv/": "302 200 200 200 200 200",
     "GET /jobs/new/": "302 200 200 403 403 200",
-    "POST /jobs/new/": "302 200 200 403 403 200",
+    "POST /jobs/new/": "302 422 422 403 403 422",
     "POST /jobs/new/estimate/": "302 200 200 403 403 200",
     "POST /jobs/new/fields/": "302 200 200 403 403 200",
     "GET /jobs/<uuid:job_id>/": "302 200 200 200 200 404",
