@@ -47,9 +47,9 @@ class Lab:
     client: Client
 
     def job(self, kind: str, **wanted: Any) -> Json:
-        """The newest one that has succeeded."""
+        """The first one that has succeeded: the demo's own, not one that was started for a picture."""
         jobs: list[Json] = list(self.client.jobs.list(kind=kind, state="succeeded", **wanted))
-        return jobs[0]
+        return jobs[-1]
 
 
 def main() -> int:
@@ -104,7 +104,7 @@ def _again(lab: Lab, job: Json) -> Json:
 
 def _reinforcement(lab: Lab) -> Iterator[Shot]:
     """A lab whose policy learns in a simulator: most pages are shown as it sees them."""
-    taught, judged = lab.job("rl"), lab.job("evaluation")
+    taught, judged = lab.job("rl"), lab.job("evaluation", tag="after")
     adapter = next(row for row in lab.client.jobs.artifacts(taught["id"]) if row["kind"] == "adapter")
     dataset = next(iter(lab.client.datasets.list()))
     live = _again(lab, taught)
