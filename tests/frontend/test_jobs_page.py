@@ -247,6 +247,12 @@ def test_nobody_acts_on_what_is_not_theirs_or_without_the_right(story: Story):
     assert reread(job).state == "queued"
 
 
+def test_a_csv_with_a_filter_nobody_understands_leads_to_the_page_that_says_so(story: Story):
+    answer = story.alice.browser().get("/jobs/csv/?state=sleeping&q=cube", follow=True)
+    assert answer.redirect_chain == [("/jobs/?state=sleeping&q=cube", 302)]
+    assert "state=sleeping" in answer.content.decode()
+
+
 def test_the_csv_has_every_matching_job_and_no_formula(story: Story, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr("frontend.views.jobs.sheet.PER_READ", 2)
     for name in ("=1+1", "@cmd", "push one", "push two", "push three"):

@@ -5,6 +5,8 @@ from typing import Any
 from uuid import UUID
 
 from django.http import HttpResponseBase
+from django.shortcuts import redirect
+from django.urls import reverse
 from django.utils import timezone
 from django.views.decorators.http import require_safe
 
@@ -30,12 +32,17 @@ PER_READ = 1000
 @require_safe
 @page(Permission.JOBS_READ)
 def jobs_csv(request: PageRequest) -> HttpResponseBase:
-    """The filters of the page; its order, columns and pages do not matter here."""
+    """The filters of the page; its order, columns and pages do not matter here.
+
+    A file cannot say that a filter was not understood: the page can, so such an address leads there.
+    """
     asked = asked_of(
         request.GET,
         projects=set(project_list(request.actor).values_list("slug", flat=True)),
         owners=set(member_list(request.actor).values_list("user_id", flat=True)),
     )
+    if asked.ignored:
+        return redirect(f"{reverse('frontend:jobs')}?{request.GET.urlencode()}")
     return csv_answer(COLUMNS, _lines(request.tenant, asked.wanted), name=f"jobs-of-{request.tenant.slug}")
 
 
