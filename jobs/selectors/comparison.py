@@ -25,16 +25,13 @@ def jobs_get(tenant: Tenant, job_ids: Sequence[UUID]) -> list[Job]:
 def newest_reports(tenant: Tenant, job_ids: Sequence[UUID]) -> dict[UUID, Artifact]:
     """By job: its own newest evaluation report, or else that of the newest evaluation of a policy of its."""
     with tenant_scope(tenant):
-        reports = Artifact.objects.filter(kind=ArtifactKind.EVALUATION).select_related("job__policy")
-        newest_first = reports.order_by("-created_at", "-pk")
-        found: dict[UUID, Artifact] = {}
-        for report in newest_first.filter(job__policy__job_id__in=job_ids):
-            assert report.job.policy is not None, "the filter asks for it"
-            found.setdefault(report.job.policy.job_id, report)
-        own: dict[UUID, Artifact] = {}
-        for report in newest_first.filter(job_id__in=job_ids):
-            own.setdefault(report.job_id, report)
-        return found | own
+        reports = Artifact.objects.filter(kind=ArtifactKind.EVALUATION)
+        oldest_first = reports.order_by("created_at", "pk")
+        of_policies = oldest_first.filter(job__policy__job_id__in=job_ids)
+        chosen = dict(of_policies.values_list("job__policy__job_id", "pk"))  # the last of each stays
+        chosen |= dict(oldest_first.filter(job_id__in=job_ids).values_list("job_id", "pk"))
+        read = reports.select_related("job").in_bulk(chosen.values())
+        return {job_id: read[report_id] for job_id, report_id in chosen.items()}
 
 
 def comparison_rows(jobs: Sequence[Job]) -> Iterator[tuple[Any, ...]]:

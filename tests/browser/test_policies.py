@@ -152,7 +152,7 @@ def test_films_chosen_on_different_filters_are_put_side_by_side(visit, lab: Lab,
 def test_success_over_versions_is_drawn_with_intervals(visit, lab: Lab, complaints):
     page = visit(f"/jobs/{lab.rl[0]}/?tab=evaluation")
     page.wait_for_function("() => document.querySelector('[data-figure=success-once]').data?.length", timeout=SLOW_MS)
-    (line,) = page.evaluate("() => document.querySelector('[data-figure=success-once]').data")
+    _way, line = page.evaluate("() => document.querySelector('[data-figure=success-once]').data")
     assert line["x"] == [0, 60]
     assert len(line["error_y"]["array"]) == len(line["error_y"]["arrayminus"]) == 2
     table = page.get_by_role("region", name="Evaluations of policies")
