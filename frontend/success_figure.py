@@ -10,6 +10,7 @@ from frontend.measured import Measured, rate_of, tasks_of
 
 TASKS_DRAWN = 5  # each on its own; of more, only all together
 MEASURES = {"once": "Success once", "at_end": "Success at end"}
+_VERSIONS_SINGLY = 8  # up to so many have a tick each: there is no half version
 _SLOTS = (1, 2, 3, 4, 5)
 
 
@@ -96,7 +97,8 @@ def _drawn(lines: list[tuple[str, list[_Dot]]], *, start: bool) -> dict[str, Any
         fig.add_annotation(x=0, y=first, text="start", xanchor="left", xshift=8, showarrow=False)
     fig.update_layout(
         margin={"l": 46, "r": 24 if len(lines) == 1 else 120, "t": 10, "b": 40},
-        xaxis={"title": {"text": "policy version"}, "range": [-0.05 * last, 1.06 * last], "tickformat": ",d"},
+        xaxis={"title": {"text": "policy version"}, "range": [-0.05 * last, 1.06 * last], "tickformat": ",d"}
+        | ({"dtick": 1} if last <= _VERSIONS_SINGLY else {}),
         yaxis={"range": [0, 104], "ticksuffix": "\u00a0%", "dtick": 25},
     )
     return figure_json(fig, height="l")

@@ -1,6 +1,7 @@
 // Several jobs in one chart per series: a line per job in its own colour, over steps, time or environment steps.
 import { $, $$, pageData, setText } from "./dom.js";
 import { line, unitOf } from "./compare-lines.js";
+import { wholeSteps } from "./job-charts.js";
 import { Board, endLabels, layout, theme } from "./plots.js";
 import { SeriesStore } from "./series.js";
 
@@ -53,7 +54,8 @@ function figure(chart, element) {
   const right = Math.max(56, 20 + 6.6 * Math.max(0, ...labels.map((label) => label.text.length)));
   const y = chart.percent && !log ? { range: [0, 100], ticksuffix: " %" } : {};
   const notes = endLabels(labels, t, element.clientHeight, { log, range: y.range });
-  const x = view.x === "wall" ? { type: "date" } : {};
+  const curves = page.jobs.flatMap((job) => stores.get(job.id).of(chart.series));
+  const x = view.x === "wall" ? { type: "date" } : view.x === "step" ? wholeSteps(curves.map((curve) => curve.x)) : {};
   return { data, layout: layout(t, { revision: `${chart.series}/${view.x}/${log}`, log, right, y, x, unit: unitOf(view.x), notes }) };
 }
 

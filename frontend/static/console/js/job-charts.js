@@ -22,9 +22,15 @@ export function figure(chart, { element, store, zoom, view, page, theme }) {
   const { data, labels, unshown } = drawing, revision = `${page.id}/${chart.id}`;
   const right = Math.max(56, 20 + 6.6 * Math.max(0, ...labels.map((d) => d.text.length)));
   const y = { uirevision: `${revision}/${log}`, ...(chart.percent && !log ? { range: [0, 100], ticksuffix: " %" } : !log && allZero(data) ? { range: [0, 1] } : {}) };
-  const x = { uirevision: `${revision}/${view.x}`, type: view.x === WALL ? "date" : "linear" };
+  const x = { uirevision: `${revision}/${view.x}`, type: view.x === WALL ? "date" : "linear", ...(view.x ? {} : wholeSteps(told.map(({ own }) => own.x))) };
   const notes = endLabels(labels, t, element.clientHeight, { log, range: y.range });
   return { data, layout: layout(t, { revision, log, right, x, y, unit: unit.text, notes }), value: labels[0]?.value ?? "", unshown };
+}
+
+// While steps are few every one has a tick: there is no half step.
+export function wholeSteps(columns) {
+  const first = Math.min(...columns.map((x) => x[0] ?? Infinity)), last = Math.max(...columns.map((x) => x.at(-1) ?? -Infinity));
+  return last - first <= 7 ? { dtick: 1 } : {};
 }
 
 const newest = (told, curve) => told.findLast((one) => one.curve === curve).own;
