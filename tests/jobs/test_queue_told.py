@@ -85,8 +85,8 @@ def test_a_list_asks_once_for_all_places(alice: Person, line: dict[str, Job]):
 def test_the_pages_show_place_and_reason_and_filter_by_what_there_is(alice: Person, line: dict[str, Job]):
     browser = alice.browser()
     page = browser.get("/jobs/").content.decode()
-    assert "1 of 3 in line, priority 8" in page
-    assert "3 of 3 in line" in page
+    assert "Number 1 of 3" in page
+    assert "Number 3 of 3" in page
     assert "limit of running jobs is 1; it starts when enough of them have ended." in page
     one = browser.get(f"/jobs/{line['old'].pk}/").content.decode()
     assert "2 of 3 in line" in one
