@@ -4,6 +4,7 @@ import asyncio
 import contextlib
 import json
 import logging
+from abc import ABC, abstractmethod
 from importlib import import_module
 from typing import Any, ClassVar
 from urllib.parse import parse_qs
@@ -23,7 +24,7 @@ logger = logging.getLogger(__name__)
 NOT_FOUND, ACCESS_ENDED, BAD_CURSOR, BROKEN = 4404, 4403, 4400, 1011
 
 
-class Reader(AsyncWebsocketConsumer):
+class Reader(AsyncWebsocketConsumer, ABC):
     """One reader of something. Whoever may not read it, and a visitor who is not logged in, get the same close.
 
     The database tells, the channel layer only wakes: a lost wake costs one poll. The cursor is the reader's, so
@@ -38,21 +39,21 @@ class Reader(AsyncWebsocketConsumer):
     channel_layer_alias = ""  # none: the base class refuses to connect while the layer is down; `listen` does not
     tasks: list[asyncio.Task[None]] = []
 
+    @abstractmethod
     def take_cursor(self, after: str | None) -> bool:
         """Keep the query's ``after`` (None: not given). False if nobody ever got such a cursor."""
-        raise NotImplementedError
 
+    @abstractmethod
     async def may_read(self) -> bool:
         """Whether the reader may (still) read; asked at the start, every ``recheck_s``, and when rights changed."""
-        raise NotImplementedError
 
+    @abstractmethod
     def group(self) -> str:
         """The channel layer's group whose messages wake this reader."""
-        raise NotImplementedError
 
+    @abstractmethod
     async def send_news(self) -> None:
         """Tell everything after the cursor."""
-        raise NotImplementedError
 
     async def connect(self) -> None:
         await self.accept()  # a close before the handshake would reach the browser without its code
