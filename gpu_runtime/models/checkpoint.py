@@ -111,10 +111,8 @@ def restore_moments(
 ) -> None:
     """Give AdamW back what ``moments`` took down."""
     for name, parameter in named.items():
-        # AdamW keeps its step count on the CPU, the moments beside their parameter
-        optimizer.state[parameter] = {
-            key: tensors[f"{key}/{name}"].to("cpu" if key == "step" else parameter.device) for key in MOMENTS
-        }
+        # a fused AdamW keeps its step count beside the parameter too
+        optimizer.state[parameter] = {key: tensors[f"{key}/{name}"].to(parameter.device) for key in MOMENTS}
 
 
 def _restore(slot: Slot, folder: Path, document: dict[str, Any]) -> Slot:

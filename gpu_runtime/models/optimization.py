@@ -26,13 +26,13 @@ def build_optimizer(spec: OptimizerSpec, module: nn.Module) -> torch.optim.AdamW
     matrices = [p for p in module.parameters() if p.ndim >= 2]
     vectors = [p for p in module.parameters() if p.ndim < 2]
     groups = [{"params": matrices, "weight_decay": spec.weight_decay}, {"params": vectors, "weight_decay": 0.0}]
-    return torch.optim.AdamW(groups, lr=spec.lr, betas=spec.betas, eps=spec.eps)
+    return torch.optim.AdamW(groups, lr=spec.lr, betas=spec.betas, eps=spec.eps, fused=True)
 
 
 def gradient_norm(parameters: Iterable[tuple[str, Tensor]]) -> Tensor:
     """Norm over all gradients. Raises NonFiniteGradient naming the first parameter that has NaN or Inf."""
     named = [(name, p.grad) for name, p in parameters if p.grad is not None]
-    norms = torch.stack([gradient.norm() for _, gradient in named])
+    norms = torch.stack(torch._foreach_norm([gradient for _, gradient in named]))
     total = norms.norm()
     if not bool(torch.isfinite(total)):
         bad = [name for (name, _), norm in zip(named, norms, strict=True) if not bool(torch.isfinite(norm))]
@@ -52,7 +52,6 @@ def apply_update(optimizer: torch.optim.AdamW, *, norm: Tensor, rate: float, cli
 
 def clip_gradients(parameters: Iterable[Tensor], *, norm: Tensor, clip: float) -> None:
     """Scale gradients whose common norm is ``norm`` so that it is at most ``clip``."""
-    scale = (clip / (norm + 1e-6)).clamp(max=1.0)
-    for parameter in parameters:
-        if parameter.grad is not None:
-            parameter.grad.mul_(scale)
+    gradients = [parameter.grad for parameter in parameters if parameter.grad is not None]
+    if gradients:
+        torch._foreach_mul_(gradients, (clip / (norm + 1e-6)).clamp(max=1.0))

@@ -45,7 +45,9 @@ class RlSlot:
         self.policy, self.spec, self.optimizer_spec, self.job = policy, spec, optimizer, job
         self.total_steps, self.seed = total_steps, seed
         self.models = ActorCritic(policy, spec, seed=seed)
-        self.optimizer = torch.optim.AdamW(_groups(self.models, optimizer), betas=optimizer.betas, eps=optimizer.eps)
+        self.optimizer = torch.optim.AdamW(
+            _groups(self.models, optimizer), betas=optimizer.betas, eps=optimizer.eps, fused=True
+        )
         self.generator = torch.Generator().manual_seed(seed ^ (SHUFFLE_STREAM << 32))
         self.step = self.updates = self.partitions = 0  # ``partitions``: how many are in the weights
         self.consumed: deque[str] = deque(maxlen=CONSUMED_KEPT)

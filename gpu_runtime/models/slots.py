@@ -3,9 +3,11 @@
 Shapes: B samples, H horizon, A action dims, S state dims.
 """
 
+import math
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from typing import Literal
 
 import numpy as np
@@ -14,7 +16,7 @@ import torch
 from gpu_runtime.data.samples import SampleBatch
 from gpu_runtime.models.action_error import ActionError
 from gpu_runtime.models.errors import BatchMismatch, NonFiniteGradient, NonFiniteLoss
-from gpu_runtime.models.heads.base import Features, LossParts
+from gpu_runtime.models.heads.base import Features, HeadInputs, LossParts
 from gpu_runtime.models.optimization import apply_update, build_optimizer, gradient_norm, learning_rate
 from gpu_runtime.models.policy import Policy
 from gpu_runtime.models.statistics_guard import StatisticsGuard
@@ -23,6 +25,16 @@ from gpu_runtime.protocol.specs import SftJobSpec
 
 CONSUMED_KEPT = 4096  # ids of the newest partitions in the weights; steps are in order, so no older one can return
 TRAINING_STREAM = 0x5F1  # keeps training noise apart from the numbers that initialised the weights
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Prepared:
+    """A batch as its head takes it, and the way back: the generator's state before anything was drawn."""
+
+    partition_id: str
+    batch: SampleBatch
+    inputs: HeadInputs
+    random_state: torch.Tensor
 
 
 class Slot:
@@ -103,27 +115,72 @@ class Slot:
     def train_step(self, features: Sequence[Features], batch: SampleBatch, partition_id: str) -> dict[str, float]:
         """One update on one partition; returns loss, its parts, gradient norm and learning rate.
 
-        Raises NonFiniteLoss, NonFiniteGradient, ForeignStatistics or a mismatch; weights, optimizer, random state
-        and counters are then exactly as before.
+        The phases below in a row. Raises NonFiniteLoss, NonFiniteGradient, ForeignStatistics or a mismatch; weights,
+        optimizer, random state and counters are then exactly as before.
+        """
+        prepared = self.prepare(features, batch, partition_id)
+        with self.undone_on_error(prepared):
+            loss = self.loss(prepared)
+            loss.total.backward()
+        return self.finish(prepared, loss)
+
+    def prepare(self, features: Sequence[Features], batch: SampleBatch, partition_id: str) -> Prepared:
+        """Check and normalise a batch and draw its randomness. It must end in ``finish`` or ``abandon``.
+
+        Raises a mismatch or NotFitted; nothing is changed then.
         """
         self._same_length(features, batch)
+        random_state = self.generator.get_state()
+        try:
+            inputs = self.policy.head.inputs(
+                features,
+                self.policy.model_state(batch.state_BS),
+                self.policy.model_actions(batch.actions_BHA),
+                torch.as_tensor(batch.mask_BH, device=self.policy.device),
+                self.generator,
+            )
+        except BaseException:
+            self.generator.set_state(random_state)
+            raise
+        return Prepared(partition_id=partition_id, batch=batch, inputs=inputs, random_state=random_state)
+
+    def loss(self, prepared: Prepared) -> LossParts:
+        """The differentiable loss; as often as one likes, always the same. The caller calls ``backward``."""
+        return self.policy.head.loss_of(prepared.inputs)
+
+    def finish(self, prepared: Prepared, loss: LossParts) -> dict[str, float]:
+        """Check loss and gradients, clip, update, count; returns the step's metrics. The gradients must be there.
+
+        Raises NonFiniteLoss, NonFiniteGradient or ForeignStatistics; everything is then as before ``prepare``.
+        """
         rate = learning_rate(self.spec.optimizer, step=self.step, total_steps=self.spec.training.steps)
-        with self._nothing_half_applied():
-            loss = self._loss(features, batch, partition_id)
-            loss.total.backward()
-            norm = self._gradient_norm(partition_id)
-            outside = self._observe(batch)
+        with self.undone_on_error(prepared):
+            total = float(loss.total.detach())
+            if not math.isfinite(total):
+                raise NonFiniteLoss(f"loss is {total} {self._where(prepared.partition_id)}")
+            norm = self._gradient_norm(prepared.partition_id)
+            outside = self._observe(prepared.batch)
         apply_update(self.optimizer, norm=norm, rate=rate, clip=self.spec.optimizer.grad_clip)
         self.optimizer.zero_grad(set_to_none=True)
         self.step += 1
-        self.consumed.append(partition_id)
+        self.consumed.append(prepared.partition_id)
         parts = {f"loss/{name}": float(value.detach()) for name, value in loss.parts.items()}
-        return {
-            "loss": float(loss.total.detach()),
-            "grad_norm": float(norm),
-            "learning_rate": rate,
-            "out_of_range": outside,
-        } | parts
+        metrics = {"loss": total, "grad_norm": float(norm), "learning_rate": rate, "out_of_range": outside}
+        return metrics | parts
+
+    def abandon(self, prepared: Prepared) -> None:
+        """Give a prepared step up: no gradient and no advanced random state are left."""
+        self.generator.set_state(prepared.random_state)
+        self.optimizer.zero_grad(set_to_none=True)
+
+    @contextmanager
+    def undone_on_error(self, prepared: Prepared) -> Iterator[None]:
+        """Whatever fails inside gives the step up."""
+        try:
+            yield
+        except BaseException:
+            self.abandon(prepared)
+            raise
 
     def evaluate(self, features: Sequence[Features], batch: SampleBatch) -> ActionError:
         """Action error in real units on held-out samples; partitions of an evaluation are added with ``+``."""
@@ -134,18 +191,6 @@ class Slot:
         """Action chunks in real units, float32 [B, H, A]; ``seed`` determines the noise."""
         return self.policy.act(features, state_BS, seed=seed)
 
-    def _loss(self, features: Sequence[Features], batch: SampleBatch, partition_id: str) -> LossParts:
-        loss = self.policy.head.loss(
-            features,
-            self.policy.model_state(batch.state_BS),
-            self.policy.model_actions(batch.actions_BHA),
-            torch.as_tensor(batch.mask_BH, device=self.policy.device),
-            self.generator,
-        )
-        if not bool(torch.isfinite(loss.total)):
-            raise NonFiniteLoss(f"loss is {float(loss.total.detach())} {self._where(partition_id)}")
-        return loss
-
     def _gradient_norm(self, partition_id: str) -> torch.Tensor:
         try:
             return gradient_norm(self.policy.head.named_parameters())
@@ -154,17 +199,6 @@ class Slot:
 
     def _where(self, partition_id: str) -> str:
         return f"at step {self.step} (policy version {self.policy_version}, partition {partition_id})"
-
-    @contextmanager
-    def _nothing_half_applied(self) -> Iterator[None]:
-        """Whatever fails inside leaves no gradient and no advanced random state behind."""
-        random_state = self.generator.get_state()
-        try:
-            yield
-        except BaseException:
-            self.generator.set_state(random_state)
-            self.optimizer.zero_grad(set_to_none=True)
-            raise
 
     def _observe(self, batch: SampleBatch) -> float:
         """Largest share of a dimension's values outside the statistics. Raises ForeignStatistics."""

@@ -48,15 +48,13 @@ def test_the_velocity_of_rollouts_is_the_one_that_imitation_trains():
     held, noise = chunks.hold_last_valid(data, mask), torch.randn(4, 4, 3, generator=generator)
     time = flow.sample_time(4, generator)
     field = head.field(features, state)
-    hidden = head._hidden(
-        flow.interpolate(noise, held, time), flow.bucket(time), state, field.condition, field.mask_BL, None
-    )
+    hidden = head._hidden(flow.interpolate(noise, held, time), flow.bucket(time), state, field.condition, None)
     error = (head.decoder(hidden).flatten(0, 1) - (held - noise)).square()
     assert torch.equal(chunks.masked_mean(error, mask), trained)
     for step, bucket in enumerate(flow.euler_buckets(4)):
         velocity, _ = field(noise, torch.full((4,), step))
-        condition, condition_mask = head._condition(features)
-        expected = head._velocity(noise, torch.full((4,), float(bucket)), state, condition, condition_mask, None)
+        condition = head._condition(features)
+        expected = head._velocity(noise, torch.full((4,), float(bucket)), state, condition, None)
         assert torch.equal(velocity, expected)
 
 
@@ -64,9 +62,9 @@ def test_the_velocity_of_rollouts_is_the_one_that_imitation_trains():
 def test_all_steps_but_the_random_one_follow_that_velocity(case: str):
     slot, features, state, _, trace = rollout(case)
     head, chain = slot.policy.head, trace["chain"]
-    condition, mask = head._condition(features)
+    condition = head._condition(features)
     for k, bucket in enumerate(flow.euler_buckets(4)):
-        velocity = head._velocity(chain[:, k], torch.full((9,), float(bucket)), state, condition, mask, None)
+        velocity = head._velocity(chain[:, k], torch.full((9,), float(bucket)), state, condition, None)
         off = (chain[:, k + 1] - chain[:, k] - velocity / 4).abs().amax(dim=(1, 2))
         assert (off[trace["step"] != k] < 1e-6).all()
         assert (off[trace["step"] == k] > 1e-3).all()
@@ -143,11 +141,11 @@ def test_that_would_notice_a_missing_or_reversed_drift_correction(drift_sign: fl
 def by_hand(slot, features, state, trace) -> torch.Tensor:
     """Sum of all terms of a joint chain, step by step, [B, C, A]."""
     head, chain = slot.policy.head, trace["chain"]
-    condition, mask = head._condition(features)
+    condition = head._condition(features)
     total = torch.distributions.Normal(0, 1).log_prob(chain[:, 0])
     for k, bucket in enumerate(flow.euler_buckets(4)):
         times = torch.full((len(features),), float(bucket))
-        velocity = head._velocity(chain[:, k], times, state, condition, mask, None)
+        velocity = head._velocity(chain[:, k], times, state, condition, None)
         mean, std = openpi_sde_step(chain[:, k], -velocity, 1 - k / 4, 1 / 4, 0.5)
         total = total + torch.distributions.Normal(mean, std).log_prob(chain[:, k + 1])
     return total[:, :3]

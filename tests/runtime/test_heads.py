@@ -230,10 +230,10 @@ def test_a_longer_neighbour_does_not_change_a_samples_velocity():
 
 def act_from(head, features, state, x):
     """Euler integration of this head's velocity from a given start."""
-    condition, mask = head._condition(features)
+    condition = head._condition(features)
     for bucket in flow.euler_buckets(head.denoise_steps):
         times = torch.full((len(features),), float(bucket))
-        x = flow.euler_step(x, head._velocity(x, times, state, condition, mask, None), head.denoise_steps)
+        x = flow.euler_step(x, head._velocity(x, times, state, condition, None), head.denoise_steps)
     return x
 
 
@@ -247,7 +247,7 @@ def test_a_transformer_block_equals_attention_written_out_by_hand():
     block = Block(width=8, heads=2, condition_width=6, dropout=0.0)
     x, time, condition = torch.randn(2, 3, 4, 8), torch.randn(2, 3, 8), torch.randn(2, 5, 6)
     mask = torch.tensor([[True] * 5, [True] * 3 + [False] * 2])
-    found = block(x, time, block.keys_values(condition), mask, None)
+    found = block(x, time, block.conditions([condition], [mask]), None)
     for sample in range(2):
         for draw in range(3):
             tokens, source = x[sample, draw], condition[sample][mask[sample]]

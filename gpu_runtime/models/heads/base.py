@@ -5,9 +5,9 @@ Shapes: B samples, H horizon, C executed steps, A action dims, S state dims, L f
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Protocol
 
 import torch
 from torch import Tensor, nn
@@ -27,6 +27,20 @@ class HeadShape:
     action_dim: int
     state_dim: int
     feature_widths: Mapping[str, int]
+
+
+class HeadInputs(Protocol):
+    """What a training step feeds a head: a batch in model space with every random number settled.
+
+    Nothing trained has touched it. ``join`` lays several tenants' batches one behind another, for heads that are
+    stacked in the same order; ``signature`` is equal where batches can be joined.
+    """
+
+    @property
+    def signature(self) -> tuple[Hashable, ...]: ...
+
+    @staticmethod
+    def join(parts: Sequence[Any]) -> "HeadInputs": ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -84,6 +98,31 @@ class Head(nn.Module, ABC):
         """Draw every weight from ``generator``."""
 
     @abstractmethod
+    def inputs(
+        self,
+        features: Sequence[Features],
+        state_BS: Tensor | None,
+        actions_BHA: Tensor,
+        mask_BH: Tensor | None,
+        generator: torch.Generator,
+    ) -> Any:
+        """A batch with all its randomness, for ``predict`` (``mask_BH`` None: every chunk step is valid).
+
+        Everything is drawn from ``generator`` here, or follows from a seed that is. Touches no trained parameter.
+        """
+
+    @abstractmethod
+    def predict(self, inputs: Any) -> Tensor:
+        """What the loss compares, row by row; runs unchanged on stacked parameters and joined inputs."""
+
+    @abstractmethod
+    def error(self, predicted: Tensor, inputs: Any) -> LossParts:
+        """Training loss in model space over valid chunk steps only."""
+
+    def loss_of(self, inputs: Any) -> LossParts:
+        """The loss of a prepared batch."""
+        return self.error(self.predict(inputs), inputs)
+
     def loss(
         self,
         features: Sequence[Features],
@@ -92,7 +131,8 @@ class Head(nn.Module, ABC):
         mask_BH: Tensor | None,
         generator: torch.Generator,
     ) -> LossParts:
-        """Training loss in model space over valid chunk steps only (``mask_BH`` None: all are valid)."""
+        """``loss_of`` of a batch that is prepared here."""
+        return self.loss_of(self.inputs(features, state_BS, actions_BHA, mask_BH, generator))
 
     @abstractmethod
     def act(self, features: Sequence[Features], state_BS: Tensor | None, generator: torch.Generator) -> Tensor:

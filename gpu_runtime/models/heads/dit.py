@@ -12,12 +12,13 @@ from torch import Tensor, nn
 from torch.nn.functional import gelu, layer_norm, scaled_dot_product_attention, silu
 
 from gpu_runtime.models.heads.base import initialize_branch
-from gpu_runtime.models.heads.randomness import dropout
+from gpu_runtime.models.heads.randomness import Draws, dropout
+from gpu_runtime.models.heads.tenants import on_parts
 
 TIME_FEATURES = 256
 MAX_PERIOD = 10_000.0
 
-KeysValues = tuple[Tensor, Tensor]  # each [B, N, L, C]
+KeysValues = tuple[Tensor, Tensor, Tensor | None]  # keys and values [B, N, L, C], mask [B, 1, 1, L]
 
 
 class DiT(nn.Module):
@@ -46,9 +47,13 @@ class DiT(nn.Module):
             for layer in (block.modulation, block.out, block.down):
                 initialize_branch(layer)
 
-    def condition(self, condition_BLD: Tensor) -> list[KeysValues | None]:
-        """Keys and values of every layer (None for self-attention): one projection serves all draws and steps."""
-        return [None if b.condition_width is None else b.keys_values(condition_BLD) for b in self._typed_blocks()]
+    def condition(self, parts: Sequence[Tensor], masks: Sequence[Tensor | None]) -> list[list[KeysValues] | None]:
+        """Keys and values of every layer (None for self-attention): one projection serves all draws and steps.
+
+        ``parts`` [B, L, D] are one for everybody, or one for each tenant; ``masks`` [B, L] are True at real tokens,
+        None where all are.
+        """
+        return [None if b.condition_width is None else b.conditions(parts, masks) for b in self._typed_blocks()]
 
     def _typed_blocks(self) -> list["Block"]:
         return [block for block in self.blocks if isinstance(block, Block)]
@@ -57,16 +62,15 @@ class DiT(nn.Module):
         self,
         x_BKQW: Tensor,
         bucket_BK: Tensor,
-        condition: Sequence[KeysValues | None],
-        mask_BL: Tensor | None,
-        generator: torch.Generator | None = None,
+        condition: Sequence[list[KeysValues] | None],
+        draws: Draws | None = None,
     ) -> Tensor:
-        """``mask_BL`` is True at real condition tokens; None when all are."""
+        """``draws`` None: no dropout."""
         time_BKW = silu(self.time(time_features(bucket_BK, TIME_FEATURES)))
         for block, keys_values in zip(self.blocks, condition, strict=True):
-            x_BKQW = block(x_BKQW, time_BKW, keys_values, mask_BL, generator)
+            x_BKQW = block(x_BKQW, time_BKW, keys_values, draws)
         shift, scale = self.modulation_out(time_BKW)[:, :, None].chunk(2, dim=-1)
-        x_BKQW = dropout(x_BKQW, self.dropout, generator)
+        x_BKQW = dropout(x_BKQW, self.dropout, draws)
         return self.out(plain_norm(x_BKQW) * (1 + scale) + shift)
 
 
@@ -85,36 +89,42 @@ class Block(nn.Module):
         self.up = nn.Linear(width, 4 * width)
         self.down = nn.Linear(4 * width, width)
 
-    def keys_values(self, source: Tensor) -> KeysValues:
-        """Keys and values of [*, tokens, source width], split into heads."""
-        return self._split(self.key(source)), self._split(self.value(source))
+    def conditions(self, parts: Sequence[Tensor], masks: Sequence[Tensor | None]) -> list[KeysValues]:
+        """Keys and values of each part, split into heads, with its mask."""
+        keys, values = on_parts(self.key, parts), on_parts(self.value, parts)
+        return [
+            (self._split(key), self._split(value), None if mask is None else mask[:, None, None, :])
+            for key, value, mask in zip(keys, values, masks, strict=True)
+        ]
 
     def forward(
         self,
         x_BKQW: Tensor,
         time_BKW: Tensor,
-        condition: KeysValues | None,
-        mask_BL: Tensor | None,
-        generator: torch.Generator | None,
+        condition: list[KeysValues] | None,
+        draws: Draws | None,
     ) -> Tensor:
         scale, shift = self.modulation(time_BKW)[:, :, None].chunk(2, dim=-1)
         normed = plain_norm(x_BKQW) * (1 + scale) + shift
-        attended = self._attend(normed) if condition is None else self._attend_to(normed, condition, mask_BL)
-        x_BKQW = x_BKQW + dropout(self.out(attended), self.dropout, generator)
-        hidden = self.down(dropout(gelu(self.up(plain_norm(x_BKQW)), approximate="tanh"), self.dropout, generator))
-        return x_BKQW + dropout(hidden, self.dropout, generator)
+        attended = self._attend(normed) if condition is None else self._attend_to(normed, condition)
+        x_BKQW = x_BKQW + dropout(self.out(attended), self.dropout, draws)
+        hidden = self.down(dropout(gelu(self.up(plain_norm(x_BKQW)), approximate="tanh"), self.dropout, draws))
+        return x_BKQW + dropout(hidden, self.dropout, draws)
 
     def _attend(self, x_BKQW: Tensor) -> Tensor:
         """Self-attention among the tokens of one draw."""
         flat = x_BKQW.flatten(0, 1)
-        keys, values = self.keys_values(flat)
-        return self._merge(scaled_dot_product_attention(self._split(self.query(flat)), keys, values)).view_as(x_BKQW)
+        queries, keys, values = (self._split(layer(flat)) for layer in (self.query, self.key, self.value))
+        return self._merge(scaled_dot_product_attention(queries, keys, values)).view_as(x_BKQW)
 
-    def _attend_to(self, x_BKQW: Tensor, condition: KeysValues, mask_BL: Tensor | None) -> Tensor:
+    def _attend_to(self, x_BKQW: Tensor, condition: list[KeysValues]) -> Tensor:
         """Cross-attention: all K*Q tokens of a sample are queries on its one set of keys and values."""
-        queries = self._split(self.query(x_BKQW.flatten(1, 2)))
-        mask = None if mask_BL is None else mask_BL[:, None, None, :]
-        return self._merge(scaled_dot_product_attention(queries, *condition, attn_mask=mask)).view_as(x_BKQW)
+        queries = self._split(self.query(x_BKQW.flatten(1, 2))).chunk(len(condition))
+        attended = [
+            self._merge(scaled_dot_product_attention(queries_BNQC, keys, values, attn_mask=mask))
+            for queries_BNQC, (keys, values, mask) in zip(queries, condition, strict=True)
+        ]
+        return (attended[0] if len(attended) == 1 else torch.cat(attended)).view_as(x_BKQW)
 
     def _split(self, x: Tensor) -> Tensor:
         return x.unflatten(-1, (self.heads, -1)).transpose(-2, -3)

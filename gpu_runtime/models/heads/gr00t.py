@@ -14,8 +14,10 @@ from gpu_runtime.models.heads.base import Features, Head, HeadShape, LossParts, 
 from gpu_runtime.models.heads.chunks import full_mask, hold_last_valid, masked_mean
 from gpu_runtime.models.heads.dit import MAX_PERIOD, DiT, KeysValues
 from gpu_runtime.models.heads.features import Standardizer, stack
+from gpu_runtime.models.heads.flow_inputs import Condition, FlowInputs
 from gpu_runtime.models.heads.inputs import required_state
-from gpu_runtime.models.heads.randomness import normal, on_device
+from gpu_runtime.models.heads.randomness import Draws, draw_seed, normal
+from gpu_runtime.models.heads.tenants import on_parts, spread
 from gpu_runtime.protocol.specs import Gr00tHeadSpec
 
 
@@ -72,31 +74,37 @@ class Gr00tHead(Head):
             for tokens in (self.future_tokens, self.positions):
                 tokens.copy_(0.02 * torch.randn(tokens.shape, generator=generator))
 
-    def loss(
+    def inputs(
         self,
         features: Sequence[Features],
         state_BS: Tensor | None,
         actions_BHA: Tensor,
         mask_BH: Tensor | None,
         generator: torch.Generator,
-    ) -> LossParts:
-        """Squared error of the velocity over valid steps, averaged over K noise draws per sample."""
+    ) -> FlowInputs:
         mask_BH = full_mask(actions_BHA, mask_BH)
         draws, device = self.noise_draws, actions_BHA.device
         data_MHA = hold_last_valid(actions_BHA, mask_BH).repeat_interleave(draws, dim=0)
         noise_MHA = normal(tuple(data_MHA.shape), generator, device)
         time_M = flow.sample_time(data_MHA.shape[0], generator).to(device)
-        condition, condition_mask = self._condition(features)
-        predicted_MHA = self._velocity(
-            flow.interpolate(noise_MHA, data_MHA, time_M),
-            flow.bucket(time_M),
-            state_BS,
-            condition,
-            condition_mask,
-            on_device(generator, device),
+        return FlowInputs(
+            noisy_MHA=flow.interpolate(noise_MHA, data_MHA, time_M),
+            bucket_M=flow.bucket(time_M),
+            target_MHA=flow.velocity(noise_MHA, data_MHA),
+            mask_MH=mask_BH.repeat_interleave(draws, dim=0),
+            state_BS=required_state(state_BS, self.shape.state_dim) if self.shape.state_dim else None,
+            conditions=(self._observed(features),),
+            seeds=(draw_seed(generator),),
         )
-        error_MHA = (predicted_MHA - flow.velocity(noise_MHA, data_MHA)).square()
-        total = masked_mean(error_MHA, mask_BH.repeat_interleave(draws, dim=0))
+
+    def predict(self, inputs: FlowInputs) -> Tensor:
+        """Velocity of each noisy chunk, [M, H, A], under dropout; K draws per sample are neighbours."""
+        condition, draws = self._projected(inputs.conditions), Draws(inputs.seeds, inputs.noisy_MHA.device)
+        return self._velocity(inputs.noisy_MHA, inputs.bucket_M, inputs.state_BS, condition, draws)
+
+    def error(self, predicted: Tensor, inputs: FlowInputs) -> LossParts:
+        """Squared error of the velocity over valid steps, averaged over K noise draws per sample."""
+        total = masked_mean((predicted - inputs.target_MHA).square(), inputs.mask_MH)
         return LossParts(total=total, parts={"flow": total})
 
     def act(self, features: Sequence[Features], state_BS: Tensor | None, generator: torch.Generator) -> Tensor:
@@ -106,10 +114,10 @@ class Gr00tHead(Head):
 
     def integrate(self, x_BHA: Tensor, features: Sequence[Features], state_BS: Tensor | None) -> Tensor:
         """The actions that this noise becomes, along the ODE."""
-        condition, mask_BL = self._condition(features)
+        condition = self._condition(features)
         for bucket in flow.euler_buckets(self.denoise_steps):
             bucket_B = torch.full((len(features),), float(bucket), device=x_BHA.device)
-            velocity_BHA = self._velocity(x_BHA, bucket_B, state_BS, condition, mask_BL, None)
+            velocity_BHA = self._velocity(x_BHA, bucket_B, state_BS, condition, None)
             x_BHA = flow.euler_step(x_BHA, velocity_BHA, self.denoise_steps)
         return x_BHA
 
@@ -117,44 +125,48 @@ class Gr00tHead(Head):
         """The velocity as a function of chunk and time, dropout off: the one that imitation trains and acting runs."""
         return VelocityField(self, features, state_BS)
 
-    def _condition(self, features: Sequence[Features]) -> tuple[list[KeysValues | None], Tensor | None]:
-        condition_BLD, mask_BL = stack(features, self.tap, self.shape.feature_widths[self.tap])
-        if self.standardizer is not None:
-            condition_BLD = self.standardizer(condition_BLD)
-        return self.dit.condition(self.condition_norm(condition_BLD)), mask_BL
+    def _condition(self, features: Sequence[Features]) -> list[list[KeysValues] | None]:
+        return self._projected((self._observed(features),))
+
+    def _observed(self, features: Sequence[Features]) -> Condition:
+        x_BLD, mask_BL = stack(features, self.tap, self.shape.feature_widths[self.tap])
+        return Condition(x_BLD=x_BLD if self.standardizer is None else self.standardizer(x_BLD), mask_BL=mask_BL)
+
+    def _projected(self, conditions: Sequence[Condition]) -> list[list[KeysValues] | None]:
+        parts = on_parts(self.condition_norm, [condition.x_BLD for condition in conditions])
+        return self.dit.condition(parts, [condition.mask_BL for condition in conditions])
 
     def _velocity(
         self,
         x_MHA: Tensor,
         bucket_M: Tensor,
         state_BS: Tensor | None,
-        condition: list[KeysValues | None],
-        mask_BL: Tensor | None,
-        generator: torch.Generator | None,
+        condition: list[list[KeysValues] | None],
+        draws: Draws | None,
     ) -> Tensor:
         """Velocity of M = B*K noisy chunks; draws of one sample are neighbours."""
-        return self.decoder(self._hidden(x_MHA, bucket_M, state_BS, condition, mask_BL, generator)).flatten(0, 1)
+        return self.decoder(self._hidden(x_MHA, bucket_M, state_BS, condition, draws)).flatten(0, 1)
 
     def _hidden(
         self,
         x_MHA: Tensor,
         bucket_M: Tensor,
         state_BS: Tensor | None,
-        condition: list[KeysValues | None],
-        mask_BL: Tensor | None,
-        generator: torch.Generator | None,
+        condition: list[list[KeysValues] | None],
+        draws: Draws | None,
     ) -> Tensor:
         """Hidden action tokens, [B, K, H, output width]; the decoder makes velocities of them."""
-        draws = x_MHA.shape[0] // _samples(condition)
+        chunks = x_MHA.shape[0]
+        per_sample = chunks // _samples(condition)
         tokens = [
-            self.future_tokens.expand(x_MHA.shape[0], -1, -1),
-            self.action_encoder(x_MHA, bucket_M) + self.positions,
+            spread(self.future_tokens, chunks),
+            self.action_encoder(x_MHA, bucket_M) + spread(self.positions, chunks),
         ]
         if self.state_encoder is not None:
             state_BW = self.state_encoder(required_state(state_BS, self.shape.state_dim))
-            tokens.insert(0, state_BW.repeat_interleave(draws, dim=0)[:, None])
-        x_BKQW = torch.cat(tokens, dim=1).unflatten(0, (-1, draws))
-        out_BKQW = self.dit(x_BKQW, bucket_M.view(-1, draws), condition, mask_BL, generator)
+            tokens.insert(0, state_BW.repeat_interleave(per_sample, dim=0)[:, None])
+        x_BKQW = torch.cat(tokens, dim=1).unflatten(0, (-1, per_sample))
+        out_BKQW = self.dit(x_BKQW, bucket_M.view(-1, per_sample), condition, draws)
         return out_BKQW[:, :, -self.horizon :]
 
 
@@ -163,13 +175,13 @@ class VelocityField:
 
     def __init__(self, head: Gr00tHead, features: Sequence[Features], state_BS: Tensor | None) -> None:
         self.head, self.state_BS = head, state_BS
-        self.condition, self.mask_BL = head._condition(features)
+        self.condition = head._condition(features)
 
     def __call__(self, x_MHA: Tensor, step_M: Tensor) -> tuple[Tensor, Tensor]:
         """Velocity [M, H, A] at denoising step ``step_M`` of each chunk, and the hidden tokens [M, H, width]."""
         buckets = torch.tensor(flow.euler_buckets(self.head.denoise_steps), device=x_MHA.device)
         bucket_M = buckets[step_M].float()
-        hidden_BKHW = self.head._hidden(x_MHA, bucket_M, self.state_BS, self.condition, self.mask_BL, None)
+        hidden_BKHW = self.head._hidden(x_MHA, bucket_M, self.state_BS, self.condition, None)
         return self.head.decoder(hidden_BKHW).flatten(0, 1), hidden_BKHW.flatten(0, 1)
 
 
@@ -189,10 +201,10 @@ class ActionEncoder(nn.Module):
         return self.third(nn.functional.silu(self.second(torch.cat([a_MHW, time_MHW], dim=-1))))
 
 
-def _samples(condition: list[KeysValues | None]) -> int:
+def _samples(condition: list[list[KeysValues] | None]) -> int:
     """Samples in the batch; layer 0 always attends to the condition."""
     assert condition[0] is not None
-    return condition[0][0].shape[0]
+    return sum(keys.shape[0] for keys, _, _ in condition[0])
 
 
 def _sincos(bucket_M: Tensor, width: int) -> Tensor:

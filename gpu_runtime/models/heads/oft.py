@@ -3,7 +3,8 @@
 Shapes: B samples, H horizon = queries, A action dims, S state dims, D feature width, W = expansion * D.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Hashable, Mapping, Sequence
+from dataclasses import dataclass
 
 import torch
 from torch import Tensor, nn
@@ -23,6 +24,32 @@ from gpu_runtime.models.heads.inputs import required_state
 from gpu_runtime.protocol.specs import OftHeadSpec
 
 TAP = "query"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class OftInputs:
+    """Standardised queries, the state, and what is to be predicted."""
+
+    x_BHD: Tensor
+    state_BS: Tensor | None
+    target_BHA: Tensor
+    mask_BH: Tensor
+
+    @property
+    def signature(self) -> tuple[Hashable, ...]:
+        """Equal for batches that can be joined."""
+        return tuple(self.x_BHD.shape)
+
+    @staticmethod
+    def join(parts: Sequence["OftInputs"]) -> "OftInputs":
+        """Several tenants' rows, one behind another."""
+        states = [part.state_BS for part in parts if part.state_BS is not None]
+        return OftInputs(
+            x_BHD=torch.cat([part.x_BHD for part in parts]),
+            state_BS=torch.cat(states) if states else None,
+            target_BHA=torch.cat([part.target_BHA for part in parts]),
+            mask_BH=torch.cat([part.mask_BH for part in parts]),
+        )
 
 
 class OftHead(Head):
@@ -73,30 +100,48 @@ class OftHead(Head):
 
     def forward(self, features: Sequence[Features], state_BS: Tensor | None) -> Tensor:
         """Actions in model space, [B, H, A]. Raises FeatureMismatch unless there is one query per step."""
-        x_BHD = stack_grid(features, TAP, self.norm.normalized_shape[0], self.horizon)
-        if self.standardizer is not None:
-            x_BHD = self.standardizer(x_BHD)
-        x_BHW = self.project(self.norm(x_BHD))
-        if self.state is not None:
-            x_BHW = x_BHW + self.state(required_state(state_BS, self.shape.state_dim))[:, None]
-        x_BHW = torch.relu(x_BHW)
-        for block in self.blocks:
-            x_BHW = block(x_BHW)
-        return self.out(self.norm_out(x_BHW))
+        return self._chunk(self._queries(features), self._state(state_BS))
 
-    def loss(
+    def inputs(
         self,
         features: Sequence[Features],
         state_BS: Tensor | None,
         actions_BHA: Tensor,
         mask_BH: Tensor | None,
         generator: torch.Generator,
-    ) -> LossParts:
-        """Mean absolute error over valid steps."""
+    ) -> OftInputs:
         mask_BH = full_mask(actions_BHA, mask_BH)
-        error_BHA = (self(features, state_BS) - hold_last_valid(actions_BHA, mask_BH)).abs()
-        total = masked_mean(error_BHA, mask_BH)
+        return OftInputs(
+            x_BHD=self._queries(features),
+            state_BS=self._state(state_BS),
+            target_BHA=hold_last_valid(actions_BHA, mask_BH),
+            mask_BH=mask_BH,
+        )
+
+    def predict(self, inputs: OftInputs) -> Tensor:
+        """Actions in model space, [B, H, A]."""
+        return self._chunk(inputs.x_BHD, inputs.state_BS)
+
+    def error(self, predicted: Tensor, inputs: OftInputs) -> LossParts:
+        """Mean absolute error over valid steps."""
+        total = masked_mean((predicted - inputs.target_BHA).abs(), inputs.mask_BH)
         return LossParts(total=total, parts={"l1": total})
+
+    def _queries(self, features: Sequence[Features]) -> Tensor:
+        x_BHD = stack_grid(features, TAP, self.shape.feature_widths[TAP], self.horizon)
+        return x_BHD if self.standardizer is None else self.standardizer(x_BHD)
+
+    def _state(self, state_BS: Tensor | None) -> Tensor | None:
+        return required_state(state_BS, self.shape.state_dim) if self.shape.state_dim else None
+
+    def _chunk(self, x_BHD: Tensor, state_BS: Tensor | None) -> Tensor:
+        x_BHW = self.project(self.norm(x_BHD))
+        if self.state is not None:
+            x_BHW = x_BHW + self.state(state_BS)[:, None]
+        x_BHW = torch.relu(x_BHW)
+        for block in self.blocks:
+            x_BHW = block(x_BHW)
+        return self.out(self.norm_out(x_BHW))
 
     def act(self, features: Sequence[Features], state_BS: Tensor | None, generator: torch.Generator) -> Tensor:
         return self(features, state_BS)

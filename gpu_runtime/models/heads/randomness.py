@@ -6,12 +6,26 @@ import torch
 from torch import Tensor
 
 
-def dropout(x: Tensor, probability: float, generator: torch.Generator | None) -> Tensor:
-    """Inverted dropout; the identity when ``generator`` is None. ``generator`` lives on the device of ``x``."""
-    if generator is None or probability == 0:
-        return x
-    keep = torch.empty(x.shape, device=x.device).bernoulli_(1 - probability, generator=generator)
-    return x * keep / (1 - probability)
+class Draws:
+    """Large random tensors during a forward, drawn where they are used; rows of one tenant are neighbours.
+
+    One seed for each tenant, so that a tenant's numbers are the same alone and beside others, each time anew.
+    """
+
+    def __init__(self, seeds: Sequence[int], device: torch.device) -> None:
+        self.generators = [torch.Generator(device=device).manual_seed(seed) for seed in seeds]
+
+    def kept(self, x: Tensor, probability: float) -> Tensor:
+        """Dropout's factors for ``x``: 0 with this probability, else what keeps the mean."""
+        factors = torch.empty(x.shape, device=x.device)
+        for rows, generator in zip(factors.chunk(len(self.generators)), self.generators, strict=True):
+            rows.bernoulli_(1 - probability, generator=generator)
+        return factors.div_(1 - probability)
+
+
+def dropout(x: Tensor, probability: float, draws: Draws | None) -> Tensor:
+    """Inverted dropout; the identity when ``draws`` is None."""
+    return x if draws is None or probability == 0 else x * draws.kept(x, probability)
 
 
 def jitter(x: Tensor, std: float, generator: torch.Generator | None) -> Tensor:
@@ -41,11 +55,15 @@ def generators_of(seeds: Sequence[int]) -> list[torch.Generator]:
     return [torch.Generator().manual_seed(seed) for seed in seeds]
 
 
-def on_device(generator: torch.Generator, device: torch.device) -> torch.Generator:
-    """A generator on ``device`` seeded by one draw of the tenant's CPU generator.
+def draw_seed(generator: torch.Generator) -> int:
+    """A seed for ``Draws``, by one draw of the tenant's CPU generator.
 
     Dropout masks are large: drawn on the CPU they would cost a transfer each. The CPU generator's state alone still
     determines everything that follows.
     """
-    seed = int(torch.randint(2**62, (1,), generator=generator))
-    return torch.Generator(device=device).manual_seed(seed)
+    return int(torch.randint(2**62, (1,), generator=generator))
+
+
+def on_device(generator: torch.Generator, device: torch.device) -> torch.Generator:
+    """A generator on ``device`` seeded by one draw of the tenant's CPU generator."""
+    return torch.Generator(device=device).manual_seed(draw_seed(generator))
