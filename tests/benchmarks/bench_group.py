@@ -1,7 +1,8 @@
 """How much grouping tenants saves: the frozen forward only, tenant by tenant against all tenants at once.
 
 Both sides run the same packed kernels with the same token limit, so the ratio is what grouping itself brings; the
-tenants' heads, losses and optimizers are not in it. Run ``python -m tests.benchmarks.bench_group`` (``make bench``).
+tenants' heads, losses and optimizers are not in it. Run ``python -m tests.benchmarks.bench_group``
+(``make bench BENCH=bench_group``).
 """
 
 import argparse
@@ -77,8 +78,17 @@ def make_samples(rng: np.random.Generator, count: int, *, ragged: bool, size: in
     return samples
 
 
-def measure(backbone: Backbone, *, tenants: int, batch: int, ragged: bool, size: int) -> Cell:
-    """Serial and grouped forwards of the same samples."""
+def measure(
+    backbone: Backbone,
+    *,
+    tenants: int,
+    batch: int,
+    ragged: bool,
+    size: int,
+    repetitions: int | None = None,
+    device: str = "cpu",
+) -> Cell:
+    """Serial and grouped forwards of the same samples; ``repetitions`` None: by the size of the group."""
     rng = np.random.default_rng([tenants, batch, ragged])
     per_tenant = [make_samples(rng, batch, ragged=ragged, size=size) for _ in range(tenants)]
     together = [sample for samples in per_tenant for sample in samples]
@@ -90,8 +100,8 @@ def measure(backbone: Backbone, *, tenants: int, batch: int, ragged: bool, size:
     def grouped() -> None:
         backbone.encode(together, [TAPS] * len(together))
 
-    repetitions = min(REPETITIONS_MAX, max(REPETITIONS_MIN, SAMPLES_TIMED // len(together)))
-    serial_timing, grouped_timing = interleave(serial, grouped, repetitions=repetitions)
+    repetitions = repetitions or min(REPETITIONS_MAX, max(REPETITIONS_MIN, SAMPLES_TIMED // len(together)))
+    serial_timing, grouped_timing = interleave(serial, grouped, repetitions=repetitions, device=device)
     return Cell(
         base=backbone.info.name,
         lengths="ragged" if ragged else "equal",
@@ -119,7 +129,14 @@ def cells(options: argparse.Namespace) -> Iterator[Cell]:
         for ragged in (False, True):
             for count in tenants:
                 for batch in batches:
-                    yield measure(backbone, tenants=count, batch=batch, ragged=ragged, size=options.image_size)
+                    yield measure(
+                        backbone,
+                        tenants=count,
+                        batch=batch,
+                        ragged=ragged,
+                        size=options.image_size,
+                        device=options.device,
+                    )
 
 
 def read_options() -> argparse.Namespace:
