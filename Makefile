@@ -3,7 +3,7 @@ PYTHON ?= python3.11
 VENV ?= .venv
 ARGS ?=
 JSON ?=
-BENCH ?= bench_group
+BENCH ?= bench_levers
 BIN := $(VENV)/bin
 export OMP_NUM_THREADS ?= 1
 export PIP_CONSTRAINT := $(CURDIR)/constraints.txt
@@ -48,7 +48,7 @@ format: install  ## Let ruff rewrite what it can
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .
 
-bench: install  ## Serial against grouped forwards, interleaved; JSON=file.json keeps the figures; BENCH=bench_queue for the queue
+bench: install  ## What each lever saves, plain against levers in turns; JSON=file.json keeps the figures; BENCH=bench_group for forwards alone
 	$(BIN)/python -m tests.benchmarks.$(BENCH) $(if $(JSON),--json $(JSON)) $(ARGS)
 
 screenshots: install system  ## Pictures of every page from the demo's state, light and dark, wide and phone
