@@ -45,6 +45,7 @@ class Slot:
         self.policy = policy
         self.optimizer = build_optimizer(spec.optimizer, policy.head)
         self.generator = torch.Generator().manual_seed(spec.training.seed ^ (TRAINING_STREAM << 32))
+        self._named_parameters = tuple(policy.head.named_parameters())  # walking the modules takes its time
         self.step = 0
         self.consumed: deque[str] = deque(maxlen=CONSUMED_KEPT)
         self.action_guard = StatisticsGuard(policy.actions)
@@ -193,7 +194,7 @@ class Slot:
 
     def _gradient_norm(self, partition_id: str) -> torch.Tensor:
         try:
-            return gradient_norm(self.policy.head.named_parameters())
+            return gradient_norm(self._named_parameters)
         except NonFiniteGradient as error:
             raise NonFiniteGradient(f"{error} {self._where(partition_id)}") from None
 

@@ -5,6 +5,7 @@ from typing import Protocol
 
 import numpy as np
 import torch
+from torch import Tensor
 
 from gpu_runtime.batching.canonicalize import to_features
 from gpu_runtime.batching.handles import handle_of
@@ -18,8 +19,6 @@ from gpu_runtime.training.rl.errors import ForeignHandle, RolloutMismatch
 from gpu_runtime.training.rl.update import update
 from gpu_runtime.training.work import unpack_batch
 
-_NAMES = {"learning_rate": "lr"}
-
 
 class Slice(Protocol):
     """One kind of slot. Faults are raised; whose they are the step knows."""
@@ -27,8 +26,11 @@ class Slice(Protocol):
     def open(self, member: Member, arrays: Mapping[str, np.ndarray], metadata: Mapping[str, str]) -> None:
         """Unpack the batch and say what must go through the shared forward."""
 
+    def gather(self, member: Member, computed: list[dict[str, Tensor]]) -> list[dict[str, Tensor]]:
+        """What ``run`` takes; ``computed`` are the features of ``member.inputs``."""
+
     def run(self, member: Member, features: Sequence[Features]) -> None:
-        """Train, fit or evaluate; ``features`` are those of ``member.inputs``."""
+        """Do what the partition is for. Training steps of imitation are not run here: a ``Trainer`` makes them."""
 
 
 class FeatureStore(Protocol):
@@ -57,6 +59,9 @@ class SftSlice:
         member.batch, member.inputs = batch, to_features(batch, member.job.slot.query_tokens)
         member.tokens = member.job.backbone.tokens_together(member.inputs)
 
+    def gather(self, member: Member, computed: list[dict[str, Tensor]]) -> list[dict[str, Tensor]]:
+        return computed
+
     def run(self, member: Member, features: Sequence[Features]) -> None:
         slot, batch = member.job.slot, member.batch
         assert isinstance(batch, SampleBatch), "opened before"
@@ -64,9 +69,6 @@ class SftSlice:
         match member.work.purpose:
             case Purpose.FIT:
                 slot.fit(features, batch)
-            case Purpose.TRAIN:
-                found = slot.train_step(features, batch, member.partition_id)
-                member.metrics = {f"train/{_NAMES.get(name, name)}": float(value) for name, value in found.items()}
             case Purpose.EVALUATE:
                 member.error = slot.evaluate(features, batch)
 
@@ -89,6 +91,9 @@ class RlSlice:
         member.inputs = [batch.feature(row, slot.query_tokens) for row in found.missing.values()]
         member.tokens = member.job.backbone.tokens_together(member.inputs)
         member.observations = found
+
+    def gather(self, member: Member, computed: list[dict[str, Tensor]]) -> list[dict[str, Tensor]]:
+        return computed
 
     def run(self, member: Member, features: Sequence[Features]) -> None:
         slot, batch = member.job.slot, member.batch

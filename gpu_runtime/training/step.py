@@ -2,16 +2,18 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, TypeVar
-
-import torch
+from functools import partial
+from typing import TypeVar
 
 from gpu_runtime.scheduler.accounting import MeasuredStep
+from gpu_runtime.scheduler.training_queue import Purpose
 from gpu_runtime.store.partitions import PartitionStore
 from gpu_runtime.training.clock import DeviceClock, unix_us
+from gpu_runtime.training.faults import Guard, explain, free_memory
 from gpu_runtime.training.member import Features, Member
-from gpu_runtime.training.mounted import Failure
+from gpu_runtime.training.pool import HeadPool
 from gpu_runtime.training.slices import FeatureStore, NothingKept, RlSlice, SftSlice, Slice
+from gpu_runtime.training.trainer import Learner, Trainer
 
 __all__ = ["DeviceStep", "Member", "StepOutcome", "explain"]
 
@@ -30,22 +32,42 @@ class StepOutcome:
 class DeviceStep:
     """Runs groups, one at a time, in the compute thread. An error in one tenant's slice stays in that slice."""
 
-    def __init__(self, partitions: PartitionStore, clock: DeviceClock, kept: FeatureStore | None = None) -> None:
-        """``kept``: prefix features that the inference service put aside for a trainer."""
+    def __init__(
+        self,
+        partitions: PartitionStore,
+        clock: DeviceClock,
+        kept: FeatureStore | None = None,
+        *,
+        head_pool: bool = True,
+    ) -> None:
+        """``kept``: prefix features that the inference service put aside for a trainer.
+
+        ``head_pool``: tenants' heads of one architecture may train in one call.
+        """
         self._partitions = partitions
         self._clock = clock
+        self._guard = Guard(clock)
+        self._pool: Trainer = HeadPool(clock, enabled=head_pool)
         self._slices: dict[str, Slice] = {"sft": SftSlice(), "rl": RlSlice(kept or NothingKept())}
 
     def run(self, members: Sequence[Member]) -> StepOutcome:
         """Open payloads, encode together, train, fit or evaluate apart. Raises nothing for a member's fault."""
         started_at_us, begin_ns = unix_us(), self._clock.now_ns()
         for member in members:
-            self._guarded(member, self._open)
+            self._guard.run(member, self._open)
         features, shared_ns = self._encode([member for member in members if member.applied])
+        learners = []
         for member in members:
-            if member.applied:
-                own = features.pop(member.partition_id)
-                member.private_ns += self._guarded(member, lambda member, own=own: self._slice(member, own))
+            if not member.applied:
+                continue
+            own = self._gathered(member, features.pop(member.partition_id))
+            if not member.applied:
+                continue
+            if self._trains_together(member):
+                learners.append(Learner(member=member, features=own))
+            else:
+                member.private_ns += self._guard.run(member, partial(self._slice, own))
+        self._pool.train(learners)
         busy_ns = self._clock.now_ns() - begin_ns
         private_us = {member.partition_id: member.private_ns // 1000 for member in members}
         measured = MeasuredStep(busy_us=busy_ns // 1000, shared_us=shared_ns // 1000, private_us=private_us)
@@ -77,41 +99,28 @@ class DeviceStep:
                 member.shared_tokens = member.tokens
             return features, shared_ns
         except Exception as error:
-            _free_memory()
+            free_memory()
             if len(members) == 1:
                 members[0].failure = explain(error)
                 return {}, 0
         features = {}
         for member in members:
-            member.private_ns += self._guarded(member, lambda member: features.update(_forward([member])))
+            member.private_ns += self._guard.run(member, lambda member: features.update(_forward([member])))
         return features, 0
 
-    def _slice(self, member: Member, features: Features) -> None:
+    def _gathered(self, member: Member, computed: Features) -> Features:
+        """Features of all samples of a member: those of the forward, and those it needed none for."""
+        gathered: list[Features] = []
+        part = self._slices[member.job.slot.kind]
+        member.private_ns += self._guard.run(member, lambda member: gathered.append(part.gather(member, computed)))
+        return gathered[0] if gathered else []
+
+    def _trains_together(self, member: Member) -> bool:
+        """A step of imitation is made by a trainer; everything else by the member's own slice."""
+        return member.job.slot.kind == "sft" and member.work.purpose is Purpose.TRAIN
+
+    def _slice(self, features: Features, member: Member) -> None:
         self._slices[member.job.slot.kind].run(member, features)
-
-    def _guarded(self, member: Member, action: Any) -> int:
-        """Run one member's action; its fault becomes its ``failure``. Returns nanoseconds."""
-        begin_ns = self._clock.now_ns()
-        if member.job.stopped:
-            member.skipped = True
-            return 0
-        try:
-            action(member)
-        except Exception as error:
-            _free_memory()
-            member.skipped = member.job.stopped  # a cancelled job's payload may vanish under our hands
-            member.failure = None if member.skipped else explain(error)
-        return self._clock.now_ns() - begin_ns
-
-
-def explain(error: Exception) -> Failure:
-    """A machine-readable reason and a message for one tenant's fault."""
-    if isinstance(error, torch.OutOfMemoryError):
-        return Failure(reason="out_of_memory", message="the step does not fit into device memory; use a smaller batch")
-    reason = getattr(error, "code", None)
-    if isinstance(reason, str):
-        return Failure(reason=reason, message=str(error))
-    return Failure(reason="step_failed", message=f"{type(error).__name__}: {error}")
 
 
 def _forward(members: Sequence[Member]) -> dict[str, Features]:
@@ -119,8 +128,3 @@ def _forward(members: Sequence[Member]) -> dict[str, Features]:
     taps = [member.job.slot.taps for member in members for _ in member.inputs]
     encoded = iter(members[0].job.backbone.encode(inputs, taps) if inputs else ())
     return {member.partition_id: [next(encoded) for _ in member.inputs] for member in members}
-
-
-def _free_memory() -> None:
-    if torch.cuda.is_available():
-        torch.cuda.empty_cache()

@@ -16,6 +16,8 @@ from gpu_runtime.models.errors import HeadConfigurationError
 from gpu_runtime.models.heads.density import Score
 from gpu_runtime.models.heads.traces import Trace
 
+VECTOR_LANES = 64  # float32 numbers; torch's kernels take at most two AVX-512 registers at a time, sin and cos halves
+
 Features = Mapping[str, Tensor]
 """One sample's backbone outputs: tap -> [L, D]; the tap ``query`` has one row per action query."""
 
@@ -60,6 +62,7 @@ class Head(nn.Module, ABC):
 
     query_tokens: int = 0  # action queries the prompt must end with
     fit_frames: int = 0  # frames ``fit`` wants; 0: nothing to fit
+    hidden_widths: tuple[int, ...] = ()  # sizes of what goes through element-wise functions
     explorations: ClassVar[tuple[str, ...]] = ()  # stochastic policies that can be built around this head
 
     def __init__(self, *, horizon: int, shape: HeadShape) -> None:
@@ -75,6 +78,14 @@ class Head(nn.Module, ABC):
     def taps(self) -> frozenset[str]:
         """Backbone outputs this head reads."""
         return frozenset(self.shape.feature_widths)
+
+    @property
+    def stackable(self) -> bool:
+        """Whether rows of several tenants may go through one call without a bit changing.
+
+        Vectorised functions treat what is left over at a tensor's end by other code; so nothing may be left over.
+        """
+        return bool(self.hidden_widths) and all(width % VECTOR_LANES == 0 for width in self.hidden_widths)
 
     @property
     def needs_fit(self) -> bool:

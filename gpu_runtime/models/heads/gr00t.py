@@ -29,6 +29,7 @@ class Gr00tHead(Head):
     def __init__(self, spec: Gr00tHeadSpec, shape: HeadShape) -> None:
         super().__init__(horizon=spec.horizon, shape=shape)
         self.tap, self.noise_draws, self.denoise_steps = spec.tap, spec.noise_draws, spec.denoise_steps
+        self.hidden_widths = (spec.width, spec.output_width)
         width, source = spec.width, shape.feature_widths[spec.tap]
         self.standardizer, self.condition_norm = _condition(spec, source)
         self.fit_frames = spec.fit_frames if self.standardizer is not None else 0

@@ -58,7 +58,7 @@ class MlpHead(Head):
     def __init__(self, spec: MlpHeadSpec, shape: HeadShape) -> None:
         super().__init__(horizon=spec.horizon, shape=shape)
         self.tap, self.input_noise, self.dropout = spec.tap, spec.input_noise, spec.dropout
-        self.fit_frames = spec.pca_frames
+        self.fit_frames, self.hidden_widths = spec.pca_frames, (spec.width,)
         self.whitening = Whitening(shape.feature_widths[spec.tap], spec.pca_dims)
         self.project = nn.Linear(spec.pca_dims + shape.state_dim, spec.width)
         self.blocks = nn.ModuleList(ResidualBlock(spec.width) for _ in range(spec.blocks))

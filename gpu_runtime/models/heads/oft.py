@@ -60,7 +60,7 @@ class OftHead(Head):
     def __init__(self, spec: OftHeadSpec, shape: HeadShape) -> None:
         super().__init__(horizon=spec.horizon, shape=shape)
         width = shape.feature_widths[TAP]
-        self.query_tokens = spec.horizon
+        self.query_tokens, self.hidden_widths = spec.horizon, (spec.expansion * width,)
         self.fit_frames = spec.fit_frames if spec.standardize else 0
         self.standardizer = Standardizer(width, per_token=True) if spec.standardize else None
         self.norm = nn.LayerNorm(width)
