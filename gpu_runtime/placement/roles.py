@@ -170,7 +170,9 @@ class LocalRuntime:
         )
         self.training = TrainingService(
             queue=self.queue,
-            step=DeviceStep(self.partitions, DeviceClock(self._device), self.handles),
+            step=DeviceStep(
+                self.partitions, DeviceClock(self._device), self.handles, head_pool=bool(config.head_pool)
+            ),
             durability=self.durability,
             checkpoints=self.checkpoints,
             lease_ttl_us=config.lease_ttl_ms * 1000,

@@ -45,6 +45,7 @@ class RuntimeConfig:
     min_free_bytes: int = _GIB // 4
     keep_checkpoints: int = 2
     status_window_s: int = 60
+    head_pool: int = 1  # 1: heads of one architecture train in one call where that was measured faster; 0: one by one
     verify_datasets: int = 1  # 1: hash a dataset's files before its first use
     predict_wait_ms: int = 0  # how long an idle device waits for further predict requests; 0: continuous batching
     predict_batch_tokens: int = 0  # prompt tokens of one batch of predictions; 0: the knee, as measured
@@ -75,6 +76,8 @@ class RuntimeConfig:
             raise ConfigurationError(f"{_PREFIX}ENV_DEVICE is {self.env_device!r}; allowed: cpu and cuda")
         if self.verify_datasets not in (0, 1):
             raise ConfigurationError(f"{_PREFIX}VERIFY_DATASETS is {self.verify_datasets}; allowed: 0 and 1")
+        if self.head_pool not in (0, 1):
+            raise ConfigurationError(f"{_PREFIX}HEAD_POOL is {self.head_pool}; allowed: 0 and 1")
         if not self.bases:
             raise ConfigurationError("JOYNEXUS_BASE_MODELS names no base model")
         for name, least in _LEAST.items():

@@ -39,6 +39,7 @@ def test_numbers_and_names_come_from_the_environment(tmp_path: Path) -> None:
         ({"JOYNEXUS_RUNTIME_DTYPE": "int8"}, "'int8': allowed are float32, bfloat16 and float16"),
         ({"JOYNEXUS_RUNTIME_ENV_DEVICE": "cuda:1"}, "JOYNEXUS_RUNTIME_ENV_DEVICE is 'cuda:1'; allowed: cpu and cuda"),
         ({"JOYNEXUS_RUNTIME_VERIFY_DATASETS": "2"}, "VERIFY_DATASETS is 2; allowed: 0 and 1"),
+        ({"JOYNEXUS_RUNTIME_HEAD_POOL": "2"}, "HEAD_POOL is 2; allowed: 0 and 1"),
         (
             {"JOYNEXUS_RUNTIME_WINDOW": "5"},
             "JOYNEXUS_RUNTIME_WINDOW: no such setting; allowed: JOYNEXUS_RUNTIME_CACHE",
