@@ -16,11 +16,17 @@ class Draws:
         self.generators = [torch.Generator(device=device).manual_seed(seed) for seed in seeds]
 
     def kept(self, x: Tensor, probability: float) -> Tensor:
-        """Dropout's factors for ``x``: 0 with this probability, else what keeps the mean."""
-        factors = torch.empty(x.shape, device=x.device)
-        for rows, generator in zip(factors.chunk(len(self.generators)), self.generators, strict=True):
-            rows.bernoulli_(1 - probability, generator=generator)
-        return factors.div_(1 - probability)
+        """Dropout's factors for ``x``: 0 with this probability (to the nearest 2^-16), else what keeps the mean.
+
+        Four 16-bit numbers of each 64-bit draw: torch's ``bernoulli_`` takes four times as long on a CPU.
+        """
+        rows = x.numel() // len(self.generators)
+        words = torch.empty(len(self.generators), -(-rows // 4), dtype=torch.int64, device=x.device)
+        for own, generator in zip(words, self.generators, strict=True):
+            own.random_(-(2**63), None, generator=generator)
+        dropped = round(probability * 2**16)
+        kept = words.view(torch.int16)[:, :rows] >= dropped - 2**15
+        return (kept * (2**16 / (2**16 - dropped))).view(x.shape)
 
 
 def dropout(x: Tensor, probability: float, draws: Draws | None) -> Tensor:
