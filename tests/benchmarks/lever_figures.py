@@ -3,6 +3,7 @@
 from collections.abc import Callable, Iterator, Sequence
 from functools import cache
 from importlib import import_module
+from importlib.util import find_spec
 
 from gpu_runtime.models.backbones.base import Backbone
 from gpu_runtime.models.registry import load_backbone
@@ -27,42 +28,25 @@ class Bases:
         return load_backbone(entry, device=self.setting.device, dtype=self.setting.dtype)
 
 
-def _sft_epoch2(bases: Bases) -> Iterator[Figure]:
-    from tests.benchmarks.lever_sft import later_epochs
-
-    for backbone in bases.of(TINY, SMALL):
-        yield from later_epochs(backbone, bases.setting)
-
-
-def _sft_epoch1(bases: Bases) -> Iterator[Figure]:
-    from tests.benchmarks.lever_sft import first_epoch
-
-    for backbone in bases.of(TINY, SMALL):
-        yield from first_epoch(backbone, bases.setting)
-
-
-def _grouped(bases: Bases) -> Iterator[Figure]:
-    from tests.benchmarks.lever_group import measure
-
-    for backbone in bases.of(TINY, SMALL):
-        yield from measure(backbone, bases.setting)
-
-
-def _module(name: str, base: str) -> Callable[[Bases], Iterator[Figure]]:
-    """The lever of a module: ``measure(backbone, setting) -> Figure``."""
+def _module(name: str, *wanted: str) -> Callable[[Bases], Iterator[Figure]]:
+    """The lever of a module: its ``measure(backbone, setting)`` yields figures, on each of the bases ``wanted``."""
 
     def measured(bases: Bases) -> Iterator[Figure]:
-        measure = import_module(f"tests.benchmarks.{name}").measure
-        for backbone in bases.of(base):
-            yield measure(backbone, bases.setting)
+        path = f"tests.benchmarks.{name}"
+        if find_spec(path) is None:
+            print(f"Not measured: there is no {path}")
+            return
+        measure = import_module(path).measure
+        for backbone in bases.of(*wanted):
+            yield from measure(backbone, bases.setting)
 
     return measured
 
 
 LEVERS: dict[str, Callable[[Bases], Iterator[Figure]]] = {
-    "sft_step_epoch2": _sft_epoch2,
-    "sft_step_epoch1": _sft_epoch1,
-    "grouped_forward": _grouped,
+    "sft_step_epoch2": _module("lever_epochs", TINY, SMALL),
+    "sft_step_epoch1": _module("lever_sft", TINY, SMALL),
+    "grouped_forward": _module("lever_group", TINY, SMALL),
     "ppo_handles": _module("lever_handles", SMALL),
     "lora_8x1": _module("lever_lora", TINY),
     "fused_dit_8x4": _module("lever_heads", TINY),
