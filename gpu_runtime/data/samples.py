@@ -25,7 +25,7 @@ CACHE_BYTES_DEFAULT = 512 * 2**20
 class SampleBatch:
     """Raw units. ``mask_BH`` is False past the end of the episode, where the last action repeats."""
 
-    images: tuple[np.ndarray, ...]  # one per view, uint8 [B, size, size, 3]
+    images: tuple[np.ndarray, ...]  # one per view, uint8 [B, size, size, 3]; fewer rows where some were not asked for
     instructions: tuple[str, ...]
     state_BS: np.ndarray | None
     actions_BHA: np.ndarray
@@ -50,19 +50,23 @@ class SampleSource:
         _check_selection(dataset, selection, horizon)
         self._cache = FrameCache(dataset, self.cameras, selection.image_size, cache_bytes)
 
-    def batch(self, refs: Sequence[FrameRef]) -> SampleBatch:
-        """The samples of ``refs``, in their order."""
+    def batch(self, refs: Sequence[FrameRef], pictured: Sequence[int] | None = None) -> SampleBatch:
+        """The samples of ``refs``, in their order; of images only the rows ``pictured``, None: all of them."""
         if not refs:
             raise ValueError("refs is empty; a batch needs at least one frame")
         rows_BH, mask_BH = self._chunk_rows(refs)
         states = self.dataset.states_NS() if self.selection.use_state else None
         return SampleBatch(
-            images=tuple(self._view(camera, refs) for camera in self.cameras),
-            instructions=tuple(self._instruction(ref) for ref in refs),
+            images=self.views(refs if pictured is None else [refs[row] for row in pictured]),
+            instructions=tuple(self.instruction(ref) for ref in refs),
             state_BS=None if states is None else states[rows_BH[:, 0]],
             actions_BHA=self.dataset.actions_NA()[rows_BH],
             mask_BH=mask_BH,
         )
+
+    def views(self, refs: Sequence[FrameRef]) -> tuple[np.ndarray, ...]:
+        """The images of ``refs``, uint8 [refs, size, size, 3] of each view."""
+        return tuple(self._view(camera, refs) for camera in self.cameras)
 
     def _chunk_rows(self, refs: Sequence[FrameRef]) -> tuple[np.ndarray, np.ndarray]:
         """Dataset rows int64 [B, H] of each action chunk, held at the episode's last frame, and which are real."""
@@ -75,7 +79,8 @@ class SampleSource:
         rows_BH = first[:, None] + np.arange(self.horizon)
         return np.minimum(rows_BH, last[:, None]), rows_BH <= last[:, None]
 
-    def _instruction(self, ref: FrameRef) -> str:
+    def instruction(self, ref: FrameRef) -> str:
+        """The words this job's policy is told at a frame."""
         if self.selection.instruction is not None:
             return self.selection.instruction
         return self.dataset.instruction(ref.episode, ref.frame)
@@ -86,6 +91,8 @@ class SampleSource:
         for ref in refs:
             by_episode[ref.episode].append(ref.frame)
         found = {episode: self._cache.get(camera, episode, frames) for episode, frames in by_episode.items()}
+        if not refs:
+            return np.empty((0, self.selection.image_size, self.selection.image_size, 3), np.uint8)
         return np.stack([found[ref.episode][ref.frame] for ref in refs])
 
 

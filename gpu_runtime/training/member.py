@@ -7,6 +7,7 @@ from torch import Tensor
 
 from gpu_runtime.batching.feature import VLAFeature
 from gpu_runtime.data.samples import SampleBatch
+from gpu_runtime.features.keys import FrameKey
 from gpu_runtime.protocol.ids import PartitionId
 from gpu_runtime.training.mounted import Failure, MountedJob
 from gpu_runtime.training.rl.batch import RlBatch
@@ -24,6 +25,8 @@ class Member:
     work: Work
     batch: SampleBatch | RlBatch | None = None
     inputs: list[VLAFeature] = field(default_factory=list)  # what is to go through the shared forward
+    keys: list[FrameKey] = field(default_factory=list)  # of frames: names of the samples' features; none: not stored
+    known: list[dict[str, Tensor] | None] = field(default_factory=list)  # per sample: stored features, if there are
     observations: Any = None  # of chunks: which of them share features, and what was kept
     tokens: int = 0
     shared_tokens: int = 0  # its weight in the shared forward; 0 when it had no part in it
@@ -37,6 +40,11 @@ class Member:
     def samples(self) -> int:
         """Frames or chunks of the batch, however many of them needed a forward."""
         return 0 if self.batch is None else len(self.batch)
+
+    @property
+    def feature_hits(self) -> float | None:
+        """Share of the samples that needed no forward; None where no features of frames are stored."""
+        return sum(rows is not None for rows in self.known) / len(self.known) if self.known else None
 
     @property
     def applied(self) -> bool:

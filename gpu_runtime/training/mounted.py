@@ -6,6 +6,7 @@ from typing import Any
 from gpu_runtime.models.backbones.base import Backbone
 from gpu_runtime.models.rl_slots import RlSlot
 from gpu_runtime.models.slots import Slot
+from gpu_runtime.training.frames import FrameRows
 from gpu_runtime.training.work import Work
 
 
@@ -27,6 +28,7 @@ class MountedJob:
     slot: Slot | RlSlot
     backbone: Backbone
     checkpoint_every: int
+    frames: FrameRows | None = None  # stored features of its frames; None: every feature is computed
     warnings: tuple[str, ...] = ()  # what its tenant should know about the mount
     outstanding: dict[str, Work] = field(default_factory=dict)  # partition id -> work, reserved and not yet settled
     ready_at_us: dict[str, int] = field(default_factory=dict)

@@ -193,6 +193,8 @@ class SharedQueue:
         self._end(self.queue.cancel_job(JobId(job.key), reason=reason))
         for partition_id in list(job.outstanding):
             self._jobs.pop(partition_id, None)
+            if job.frames is not None:
+                job.frames.drop(partition_id)
         job.outstanding.clear()
         self.changed.notify()
 
@@ -226,6 +228,8 @@ class SharedQueue:
             job = self._jobs.pop(partition_id, None)
             if job is not None:
                 job.outstanding.pop(partition_id, None)
+                if job.frames is not None:
+                    job.frames.drop(partition_id)
                 job.ready_at_us.pop(partition_id, None)
             self._clear(partition_id)
 

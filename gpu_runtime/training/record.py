@@ -133,7 +133,8 @@ def _service_metrics(member: Member, share_us: int, outcome: StepOutcome, leased
     since_us = job.last_step_at_us if job.last_step_at_us is not None else leased_at_us
     job.last_step_at_us = now_us
     waited_us = leased_at_us - job.ready_at_us.get(member.partition_id, leased_at_us)
-    return {
+    hits = {} if member.feature_hits is None else {"service/feature_hits": member.feature_hits}
+    return hits | {
         "train/nan_skips": 0.0,
         "train/samples_per_s": member.samples * 1e6 / max(1, now_us - since_us),
         "service/group_size": float(len(outcome.members)),

@@ -1,5 +1,6 @@
 """What a device step does for one member before and after the shared forward, by kind of slot."""
 
+import time
 from collections.abc import Mapping, Sequence
 from typing import Protocol
 
@@ -8,16 +9,18 @@ import torch
 from torch import Tensor
 
 from gpu_runtime.batching.canonicalize import to_features
+from gpu_runtime.batching.feature import VLAFeature
 from gpu_runtime.batching.handles import handle_of
 from gpu_runtime.data.samples import SampleBatch
 from gpu_runtime.models.heads.base import Features
 from gpu_runtime.models.rl_slots import RlSlot
 from gpu_runtime.scheduler.training_queue import Purpose
+from gpu_runtime.training.frames import FrameRows
 from gpu_runtime.training.member import Member
 from gpu_runtime.training.rl.batch import RlBatch, unpack_rl_batch
 from gpu_runtime.training.rl.errors import ForeignHandle, RolloutMismatch
 from gpu_runtime.training.rl.update import update
-from gpu_runtime.training.work import unpack_batch
+from gpu_runtime.training.work import Frames, unpack_batch, unpack_frames
 
 
 class Slice(Protocol):
@@ -52,15 +55,36 @@ class NothingKept:
 
 
 class SftSlice:
-    """Frames of a dataset: all of them go through the forward."""
+    """Frames of a dataset: those without stored features go through the forward, each once."""
 
     def open(self, member: Member, arrays: Mapping[str, np.ndarray], metadata: Mapping[str, str]) -> None:
         batch = unpack_batch(arrays, metadata)
-        member.batch, member.inputs = batch, to_features(batch, member.job.slot.query_tokens)
-        member.tokens = member.job.backbone.tokens_together(member.inputs)
+        member.batch, frames = batch, unpack_frames(arrays, batch)
+        if member.job.frames is None or frames is None:
+            member.inputs = to_features(batch, member.job.slot.query_tokens)
+        else:
+            self._look_up(member, member.job.frames, frames)
+            member.inputs = _inputs(member, batch, member.job.frames, frames)
+        if member.inputs:
+            member.tokens = member.job.backbone.tokens_together(member.inputs)
 
     def gather(self, member: Member, computed: list[dict[str, Tensor]]) -> list[dict[str, Tensor]]:
-        return computed
+        stored = member.job.frames
+        if stored is None or not member.keys:
+            return computed
+        missing = [member.keys[row] for row in _missing(member)]
+        rows = {key: stored.put(key, found) for key, found in zip(missing, computed, strict=True)}
+        device = member.job.backbone.info.device
+        merged = [known or rows[key] for key, known in zip(member.keys, member.known, strict=True)]
+        return [{tap: value.to(device) for tap, value in taps.items()} for taps in merged]
+
+    def _look_up(self, member: Member, stored: FrameRows, frames: Frames) -> None:
+        """Its time is the member's own: that is all a stored feature costs."""
+        begin_ns = time.perf_counter_ns()
+        member.keys = stored.keys(frames.refs)
+        known = stored.known(member.partition_id, member.keys)
+        member.known = [known.get(key) for key in member.keys]
+        member.private_ns += time.perf_counter_ns() - begin_ns
 
     def run(self, member: Member, features: Sequence[Features]) -> None:
         slot, batch = member.job.slot, member.batch
@@ -71,6 +95,26 @@ class SftSlice:
                 slot.fit(features, batch)
             case Purpose.EVALUATE:
                 member.error = slot.evaluate(features, batch)
+
+
+def _missing(member: Member) -> list[int]:
+    """The first sample of each distinct frame without stored features."""
+    first = {key: row for row, key in reversed(list(enumerate(member.keys)))}
+    return sorted(row for row in first.values() if member.known[row] is None)
+
+
+def _inputs(member: Member, batch: SampleBatch, stored: FrameRows, frames: Frames) -> list[VLAFeature]:
+    """What must be computed. Images that were left out, because their features were at hand then, are read again."""
+    missing, place = _missing(member), {row: place for place, row in enumerate(frames.pictured)}
+    images = {row: tuple(view[place[row]] for view in batch.images) for row in missing if row in place}
+    again = [row for row in missing if row not in images]
+    if again:
+        views = stored.source.views([frames.refs[row] for row in again])
+        images |= {row: tuple(view[at] for view in views) for at, row in enumerate(again)}
+    queries = member.job.slot.query_tokens
+    return [
+        VLAFeature(images=images[row], instruction=batch.instructions[row], query_tokens=queries) for row in missing
+    ]
 
 
 class RlSlice:

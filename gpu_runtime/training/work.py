@@ -6,10 +6,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from gpu_runtime.data.samples import SampleBatch
+from gpu_runtime.data.samples import FrameRef, SampleBatch
 from gpu_runtime.scheduler.training_queue import Purpose
 
-# B samples, H actions per sample, A action dimensions, S state dimensions
+# B samples, P of them with images, H actions per sample, A action dimensions, S state dimensions
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -38,9 +38,20 @@ def image_bytes(samples: int, views: int, image_size: int) -> int:
     return samples * views * image_size * image_size * 3
 
 
-def pack_batch(batch: SampleBatch) -> tuple[dict[str, np.ndarray], dict[str, str]]:
-    """(arrays, metadata) of one partition."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Frames:
+    """Where a batch comes from, so that its features can be found, and which of its samples have images with them."""
+
+    refs: tuple[FrameRef, ...]
+    pictured: tuple[int, ...]  # positions in the batch, in the order of the images' rows
+
+
+def pack_batch(batch: SampleBatch, frames: Frames | None = None) -> tuple[dict[str, np.ndarray], dict[str, str]]:
+    """(arrays, metadata) of one partition. Without ``frames`` every sample has its images."""
     arrays = {f"image.{view:02d}": image for view, image in enumerate(batch.images)}
+    if frames is not None:
+        arrays["refs"] = np.array([(ref.episode, ref.frame) for ref in frames.refs], dtype=np.int64)
+        arrays["pictured"] = np.array(frames.pictured, dtype=np.int64)
     arrays |= {"actions": batch.actions_BHA, "mask": batch.mask_BH}
     if batch.state_BS is not None:
         arrays["state"] = batch.state_BS
@@ -55,4 +66,21 @@ def unpack_batch(arrays: Mapping[str, np.ndarray], metadata: Mapping[str, str]) 
         state_BS=arrays.get("state"),
         actions_BHA=arrays["actions"],
         mask_BH=arrays["mask"],
+    )
+
+
+def unpack_frames(arrays: Mapping[str, np.ndarray], batch: SampleBatch) -> Frames | None:
+    """What was packed with the batch; None when nothing was. Raises ValueError naming what does not fit the batch."""
+    if "refs" not in arrays:
+        return None
+    refs, pictured = arrays["refs"], arrays["pictured"]
+    if refs.shape != (len(batch), 2):
+        raise ValueError(f"refs: shape {list(refs.shape)}, allowed: [{len(batch)}, 2]")
+    if pictured.ndim != 1 or not np.isin(pictured, np.arange(len(batch))).all():
+        raise ValueError(f"pictured: {pictured.tolist()}, allowed: positions of a batch of {len(batch)}")
+    for view, images in enumerate(batch.images):
+        if len(images) != len(pictured):
+            raise ValueError(f"images[{view}]: {len(images)} rows, allowed: {len(pictured)}, one for each of pictured")
+    return Frames(
+        refs=tuple(FrameRef(episode, frame) for episode, frame in refs.tolist()), pictured=tuple(pictured.tolist())
     )

@@ -7,11 +7,13 @@ from dataclasses import dataclass
 import numpy as np
 
 from gpu_runtime.batching.feature import VLAFeature
-from gpu_runtime.data.samples import SampleSource
+from gpu_runtime.data.samples import FrameRef, SampleSource
+from gpu_runtime.features.keys import FrameKey
 from gpu_runtime.protocol.specs import SftJobSpec
 from gpu_runtime.training.mounted import Failure, MountedJob
+from gpu_runtime.training.payloads import Payload
 from gpu_runtime.training.queue import SharedQueue, run_in
-from gpu_runtime.training.work import Work, image_bytes, pack_batch
+from gpu_runtime.training.work import Frames, Work, image_bytes, pack_batch
 from gpu_runtime.workflows.plan import SftPlan
 
 
@@ -54,21 +56,33 @@ class SftWorkflow:
     async def _produce(self, work: Work) -> None:
         frames = await run_in(self.readers, self.plan.frames, work)
         partition_id = f"{self.job.job_id}.{self.job.attempt}.{work.name.replace('/', '-')}.{uuid.uuid4().hex[:8]}"
-        samples, tokens = len(frames), self._prompts(len(frames)) * self.tokens_per_sample
+        samples, stored = len(frames), self.job.frames
+        keys = [] if stored is None else await run_in(self.readers, stored.keys, frames)
+        prompts = self._prompts(samples) if stored is None else stored.missing(keys)
+        tokens = prompts * self.tokens_per_sample + max(0, samples - prompts)  # a stored sample: as little as one
         reserved = await self.queue.reserve(
             self.job, work, partition_id, priority=self.spec.priority, samples=samples, tokens=tokens
         )
         if not reserved:
             return
         try:
-            size = image_bytes(samples, len(self.source.cameras), self.spec.dataset.image_size)
-            self.queue.refuse_too_large(size)  # before it is held in memory
-            batch = await run_in(self.readers, self.source.batch, frames)
-            await self.queue.put(self.job, partition_id, pack_batch(batch))
+            await self.queue.put(self.job, partition_id, await self._payload(partition_id, frames, keys))
         except Exception as error:  # e.g. a dataset that breaks while it is read: its own job fails
             reason = getattr(error, "code", None)  # a foreign library's code may be a number
             reason = reason if isinstance(reason, str) else "dataset_unreadable"
             raise WorkloadFailed(Failure(reason=reason, message=f"{work.name}: {error}")) from error
+
+    async def _payload(self, partition_id: str, refs: list[FrameRef], keys: list[FrameKey]) -> Payload:
+        """The batch, with images of the samples only whose features could not be taken ahead."""
+        stored, pictured = self.job.frames, list(range(len(refs)))
+        if stored is not None:
+            pictured = await run_in(self.readers, stored.stage, partition_id, keys)
+            if partition_id not in self.job.outstanding:  # it ended meanwhile
+                stored.drop(partition_id)
+        size = image_bytes(len(pictured), len(self.source.cameras), self.spec.dataset.image_size)
+        self.queue.refuse_too_large(size)  # before it is held in memory
+        batch = await run_in(self.readers, self.source.batch, refs, pictured)
+        return pack_batch(batch, None if stored is None else Frames(refs=tuple(refs), pictured=tuple(pictured)))
 
     def _prompts(self, samples: int) -> int:
         """Prompts that a forward runs: those of words alone repeat, and equal ones run once."""

@@ -186,9 +186,9 @@ def poison(monkeypatch: pytest.MonkeyPatch, dataset: str, *, at_batch: int) -> N
     """From its ``at_batch``-th batch on, the dataset of this name yields an action that is not a number."""
     original, count = SampleSource.batch, 0
 
-    def batch(source: SampleSource, refs):
+    def batch(source: SampleSource, refs, pictured=None):
         nonlocal count
-        result = original(source, refs)
+        result = original(source, refs, pictured)
         if source.dataset.root.name == dataset:
             count += 1
             if count >= at_batch:
