@@ -9,7 +9,8 @@ from collections.abc import Hashable
 from dataclasses import dataclass, field
 from enum import StrEnum
 
-COMPARED_STEPS = 2  # a fresh head's residual branches are zero: only its second step moves everything
+# a fresh head's residual branches are zero: only its second step moves everything; and fresh memory costs page faults
+COMPARED_STEPS = 4
 SIGNATURES_KEPT = 1024
 
 

@@ -29,7 +29,7 @@ class Bases:
 
 
 def _module(name: str, *wanted: str) -> Callable[[Bases], Iterator[Figure]]:
-    """The lever of a module: its ``measure(backbone, setting)`` yields figures, on each of the bases ``wanted``."""
+    """The lever of a module: its ``measure(backbone, setting)`` makes a figure or several, on each of ``wanted``."""
 
     def measured(bases: Bases) -> Iterator[Figure]:
         path = f"tests.benchmarks.{name}"
@@ -38,7 +38,8 @@ def _module(name: str, *wanted: str) -> Callable[[Bases], Iterator[Figure]]:
             return
         measure = import_module(path).measure
         for backbone in bases.of(*wanted):
-            yield from measure(backbone, bases.setting)
+            found = measure(backbone, bases.setting)
+            yield from (found,) if isinstance(found, Figure) else found
 
     return measured
 

@@ -12,13 +12,13 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from gpu_runtime.models.backbones.base import Backbone
+from gpu_runtime.training.pool_judge import COMPARED_STEPS
 from tests.benchmarks.figures import Figure, Setting
 from tests.benchmarks.grids import Cell, grid, turns
 from tests.benchmarks.interleaved import interleave
 from tests.benchmarks.sft_sides import Side, loss_difference
 from tests.benchmarks.sft_tenants import make_tenants
 
-SETTLING_STEPS = 3  # untimed: the head pool compares and times its two ways
 SAMPLES_TIMED = 96
 
 
@@ -54,6 +54,6 @@ def _sides(backbone: Backbone, cell: Cell, setting: Setting) -> Iterator[tuple[S
             )
             for name in ("plain", "levers")
         )
-        for _ in range(SETTLING_STEPS):
+        for _ in range(COMPARED_STEPS):  # untimed: the head pool runs both ways
             levers.together()
         yield plain, levers
