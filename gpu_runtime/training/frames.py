@@ -8,12 +8,9 @@ import threading
 from collections.abc import Sequence
 from typing import Protocol
 
-from torch import Tensor
-
 from gpu_runtime.data.samples import FrameRef, SampleSource
 from gpu_runtime.features.keys import FrameKey
-
-Rows = dict[str, Tensor]  # tap -> [L, D] of one frame
+from gpu_runtime.features.rows import Rows
 
 
 class StoredFeatures(Protocol):
@@ -25,9 +22,7 @@ class StoredFeatures(Protocol):
 
     def missing(self, keys: Sequence[FrameKey]) -> int: ...
 
-    def put(self, key: FrameKey, features: Rows) -> Rows: ...
-
-    def close(self) -> None: ...
+    def put(self, key: FrameKey, rows: Rows, /) -> Rows: ...
 
 
 class StagingRoom:
@@ -138,12 +133,10 @@ class FrameRows:
     def close(self) -> None:
         """The job has ended: drop everything and stage nothing from here on. A second time does nothing."""
         with self._lock:
-            was_closed, self._closed = self._closed, True
+            self._closed = True
             partitions = list(self._staged)
         for partition_id in partitions:
             self.drop(partition_id)
-        if not was_closed:
-            self._view.close()
 
 
 def _bytes(rows: dict[FrameKey, Rows]) -> int:

@@ -8,6 +8,7 @@ from torch import Tensor
 from gpu_runtime.batching.feature import VLAFeature
 from gpu_runtime.data.samples import SampleBatch
 from gpu_runtime.features.keys import FrameKey
+from gpu_runtime.features.rows import Rows
 from gpu_runtime.protocol.ids import PartitionId
 from gpu_runtime.training.mounted import Failure, MountedJob
 from gpu_runtime.training.rl.batch import RlBatch
@@ -26,7 +27,7 @@ class Member:
     batch: SampleBatch | RlBatch | None = None
     inputs: list[VLAFeature] = field(default_factory=list)  # what is to go through the shared forward
     keys: list[FrameKey] = field(default_factory=list)  # of frames: names of the samples' features; none: not stored
-    known: list[dict[str, Tensor] | None] = field(default_factory=list)  # per sample: stored features, if there are
+    known: list[Rows | None] = field(default_factory=list)  # per sample: stored features, if there are
     observations: Any = None  # of chunks: which of them share features, and what was kept
     tokens: int = 0
     shared_tokens: int = 0  # its weight in the shared forward; 0 when it had no part in it

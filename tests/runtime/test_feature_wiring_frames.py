@@ -1,7 +1,5 @@
 """Stored features on their way into a step: what is staged, what is read again, what is left when it is over."""
 
-from pathlib import Path
-
 import numpy as np
 import pytest
 import torch
@@ -10,8 +8,9 @@ from gpu_runtime.data.lerobot import LeRobotDataset
 from gpu_runtime.data.sampler import FrameRef
 from gpu_runtime.data.samples import SampleSource
 from gpu_runtime.features.keys import FrameKey
+from gpu_runtime.features.rows import Rows
 from gpu_runtime.protocol.specs import DatasetSelection
-from gpu_runtime.training.frames import FrameRows, Rows, StagingRoom
+from gpu_runtime.training.frames import FrameRows, StagingRoom
 from gpu_runtime.training.work import Frames, pack_batch, unpack_batch, unpack_frames
 from tests.support.demonstrations import make_dataset
 
@@ -23,7 +22,6 @@ class Entries(dict[FrameKey, Rows]):
     """Everything put in is found, as it was put."""
 
     dataset = "version@hash"
-    closed = 0
 
     def take(self, keys: list[FrameKey]) -> list[Rows | None]:
         return [self.get(key) for key in keys]
@@ -34,9 +32,6 @@ class Entries(dict[FrameKey, Rows]):
     def put(self, key: FrameKey, features: Rows) -> Rows:
         self[key] = features
         return features
-
-    def close(self) -> None:
-        self.closed += 1
 
 
 @pytest.fixture(scope="module")
@@ -80,13 +75,13 @@ def test_staged_rows_outlive_their_eviction_and_go_with_their_partition(source: 
 
 def test_a_closed_job_stages_nothing_and_holds_nothing(source: SampleSource) -> None:
     room = StagingRoom(3 * ROW_BYTES)
-    rows, entries, keys = rows_of(source, room)
+    rows, _, keys = rows_of(source, room)
     rows.put(keys[0], one_row())
     rows.stage("p", keys)
     rows.close()
     assert rows.stage("late", keys) == [0, 1, 2], "a reader that was under way when the job ended"
     rows.close()
-    assert (room.bytes, rows.staged_partitions, entries.closed) == (0, 0, 1)
+    assert (room.bytes, rows.staged_partitions) == (0, 0)
 
 
 def test_a_frame_is_named_by_its_place_its_words_and_the_prefix(source: SampleSource) -> None:
