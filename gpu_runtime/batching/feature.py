@@ -1,5 +1,6 @@
 """One sample as every backbone sees it."""
 
+from collections.abc import Hashable
 from dataclasses import dataclass
 
 import numpy as np
@@ -11,12 +12,16 @@ class VLAFeature:
 
     images: uint8 [H, W, 3] RGB each, upright, already at the size the policy is trained at; none for a policy that is
     told its state only.
+    key: what the sample is, where that is known (a frame of a dataset): samples of a group with equal keys run once.
+    scope: within it (a tenant's id) outputs of the vision tower are kept for equal pictures; "": for no later call.
     Raises ValueError naming the field and the value.
     """
 
     images: tuple[np.ndarray, ...]
     instruction: str
     query_tokens: int = 0
+    key: Hashable | None = None
+    scope: str = ""
 
     def __post_init__(self) -> None:
         for index, image in enumerate(self.images):
