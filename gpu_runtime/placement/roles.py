@@ -10,6 +10,7 @@ from typing import Any
 from gpu_runtime.environments.registry import FAMILIES
 from gpu_runtime.inference.feature_handles import FeatureHandles
 from gpu_runtime.models.backbones.base import Backbone
+from gpu_runtime.placement.feature_store import build_features
 from gpu_runtime.placement.serving import build_inference, build_pool, build_rollout_desk
 from gpu_runtime.protocol.messages import RuntimeStatus
 from gpu_runtime.scheduler.errors import SchedulerError
@@ -144,6 +145,8 @@ class LocalRuntime:
     def close(self) -> None:
         """End the threads and close the journal."""
         self.drain()
+        if self.features is not None:
+            self.features.close()
         self.durability.close()
         self.journal.close()
 
@@ -161,6 +164,7 @@ class LocalRuntime:
         config = self.config
         self._device = next(iter(self.bases.values())).info.device
         self.handles = FeatureHandles(config.handle_bytes)
+        self.features, self.staging = build_features(config, self._device)
         self.queue = SharedQueue(
             restore_queue(config, self.journal, self.partitions),
             self.partitions,
@@ -215,6 +219,8 @@ class LocalRuntime:
             queue=self.queue,
             training=self.training,
             inference=self.inference,
+            features=self.features,
+            staging=self.staging,
             pool=self.pool,
             rollouts=self.rollouts,
             readers=self._pools["readers"],

@@ -11,6 +11,7 @@ from gpu_runtime.protocol.catalog import DEFAULT_BASE_MODELS, BaseModelEntry, pa
 _PREFIX = "JOYNEXUS_RUNTIME_"
 _OF_THE_CONTROL_PLANE = {f"{_PREFIX}URL"}  # where it finds this runtime; both may share an environment
 _GIB = 2**30
+FEATURE_DTYPES = ("float16", "float32")
 _PORT_MAX = 65535
 
 
@@ -31,7 +32,8 @@ class RuntimeConfig:
     dtype: str = "float32"
     threads: int = 1  # torch intra-op threads; more spin against neighbours on a shared machine
     group_tokens: int = 8192  # prompt tokens of one group
-    max_tokens_per_forward: int = 0  # a group runs in chunks of this size; 0: what was measured best on a CPU
+    max_tokens_per_forward: int = 0  # a group runs in chunks of this size; 0: the best of a few, measured at start
+    vision_cache_bytes: int = 64 * 2**20  # vision outputs kept per base for unchanged pictures of a tenant; 0: none
     in_flight_per_job: int = 4  # partitions a job may be ahead
     max_jobs: int = 64  # mounted at once; further ones wait
     lease_ttl_ms: int = 60_000
@@ -53,6 +55,9 @@ class RuntimeConfig:
     predict_waiting_total: int = 8192
     policy_versions_kept: int = 2  # of each policy slot; older ones stay while they are in use
     handle_bytes: int = _GIB // 4  # prefix features kept for trainers
+    feature_store_ram_bytes: int = _GIB // 4  # features of demonstrations in memory, half of it staged for next steps
+    feature_store_file_bytes: int = 4 * _GIB  # the same in files; both 0: every step computes its features
+    feature_store_dtype: str = "float16"  # float32: exact, twice as large
     env_seats_total: int = 32  # environments in use at once
     env_seats_per_tenant: int = 16
     env_seats_per_process: int = 4  # unless a session says how many processes it wants
@@ -72,6 +77,10 @@ class RuntimeConfig:
             raise ConfigurationError(f"--datasets {self.datasets}: not a folder")
         if self.dtype not in ("float32", "bfloat16", "float16"):
             raise ConfigurationError(f"dtype {self.dtype!r}: allowed are float32, bfloat16 and float16")
+        if self.feature_store_dtype not in FEATURE_DTYPES:
+            raise ConfigurationError(
+                f"{_PREFIX}FEATURE_STORE_DTYPE is {self.feature_store_dtype!r}; allowed: {', '.join(FEATURE_DTYPES)}"
+            )
         if self.env_device not in ("cpu", "cuda"):
             raise ConfigurationError(f"{_PREFIX}ENV_DEVICE is {self.env_device!r}; allowed: cpu and cuda")
         if self.verify_datasets not in (0, 1):
@@ -116,6 +125,7 @@ _LEAST = {
     "threads": 1,
     "group_tokens": 1,
     "max_tokens_per_forward": 0,
+    "vision_cache_bytes": 0,
     "in_flight_per_job": 1,
     "max_jobs": 1,
     "lease_ttl_ms": 1000,
@@ -135,6 +145,8 @@ _LEAST = {
     "predict_waiting_total": 1,
     "policy_versions_kept": 1,
     "handle_bytes": 0,
+    "feature_store_ram_bytes": 0,
+    "feature_store_file_bytes": 0,
     "env_seats_total": 1,
     "env_seats_per_tenant": 1,
     "env_seats_per_process": 1,

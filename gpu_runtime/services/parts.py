@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from gpu_runtime.environments.pool import EnvironmentPool
 from gpu_runtime.environments.seat_desk import SeatDesk
+from gpu_runtime.features.store import FeatureStore
 from gpu_runtime.inference.service import InferenceService
 from gpu_runtime.models.backbones.base import Backbone
 from gpu_runtime.services.artifacts import Artifacts
@@ -15,6 +16,7 @@ from gpu_runtime.services.datasets import DatasetVerifier
 from gpu_runtime.services.publishing import Publisher
 from gpu_runtime.services.training import TrainingService
 from gpu_runtime.store.durability import Durability
+from gpu_runtime.training.frames import StagingRoom
 from gpu_runtime.training.queue import SharedQueue
 
 
@@ -32,6 +34,8 @@ class RuntimeParts:
     queue: SharedQueue
     training: TrainingService
     inference: InferenceService
+    features: FeatureStore | None
+    staging: StagingRoom
     pool: EnvironmentPool
     rollouts: SeatDesk
     readers: Executor

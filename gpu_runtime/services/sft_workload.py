@@ -5,6 +5,8 @@ from typing import Any
 
 from gpu_runtime.data.lerobot import LeRobotDataset
 from gpu_runtime.data.samples import SampleSource
+from gpu_runtime.features.keys import dataset_name
+from gpu_runtime.models.rl_slots import RlSlot
 from gpu_runtime.models.slots import Slot
 from gpu_runtime.protocol.messages import ArtifactPublished, DatasetBinding, SubmitJob
 from gpu_runtime.protocol.specs import SftJobSpec
@@ -12,6 +14,7 @@ from gpu_runtime.services.dataset_admission import dataset_folder
 from gpu_runtime.services.parts import RuntimeParts
 from gpu_runtime.services.publishing import Publisher
 from gpu_runtime.services.training_mount import TrainingMount
+from gpu_runtime.training.frames import FrameRows
 from gpu_runtime.training.mounted import MountedJob
 from gpu_runtime.workflows.plan import SftPlan
 from gpu_runtime.workflows.sft import SftWorkflow, tokens_per_sample
@@ -59,6 +62,8 @@ class SftWorkload:
 
     async def close(self) -> None:
         await self.mount.close()
+        if self.workflow.job.frames is not None:
+            self.workflow.job.frames.close()
 
 
 def mount_sft(submit: SubmitJob, parts: RuntimeParts, resumed: bool) -> SftWorkload:
@@ -81,6 +86,7 @@ def mount_sft(submit: SubmitJob, parts: RuntimeParts, resumed: bool) -> SftWorkl
         checkpoint_every=spec.training.checkpoint_every,
         warnings=warnings,
     )
+    job.frames = _frames(job, binding, source, parts)
     job.saved_step = slot.step if slot.step else -1
     texts = _instructions(spec, dataset)
     workflow = SftWorkflow(
@@ -114,6 +120,14 @@ def _slot(
         text = f"a checkpoint cannot be used, training goes on from the one of step {loaded.slot.step}"
         return loaded.slot, tuple(f"{text}: {problem}" for problem in loaded.broken)
     return Slot.create(spec=spec, schema=summary.schema_, statistics=summary.statistics, **options), ()
+
+
+def _frames(job: MountedJob, binding: DatasetBinding, source: SampleSource, parts: RuntimeParts) -> FrameRows | None:
+    """The door to the stored features of the dataset that is bound to the job; None: it computes every feature."""
+    if parts.features is None or isinstance(job.slot, RlSlot):
+        return None
+    view = parts.features.open(dataset_name(binding.version_id, binding.summary.fingerprint))
+    return FrameRows(view, source, job.slot.policy.signature(job.backbone).hash, parts.staging)
 
 
 def _instructions(spec: SftJobSpec, dataset: LeRobotDataset) -> tuple[str, ...]:

@@ -89,10 +89,11 @@ class FrameRows:
 
     def stage(self, partition_id: str, keys: Sequence[FrameKey]) -> list[int]:
         """Take what is stored for a partition, as far as there is room; positions of the others. Blocks on files."""
+        wanted = [key for key in dict.fromkeys(keys) if not self._view.missing([key])]
         taken: dict[FrameKey, Rows] = {}
-        for key in dict.fromkeys(keys):
-            if not self._stage_one(key, taken):
-                break
+        for key, rows in zip(wanted, self._view.take(wanted), strict=True):
+            if rows is not None and self._room.take(_bytes({key: rows})):
+                taken[key] = rows
         with self._lock:
             if not self._closed:
                 self._staged[partition_id] = taken
@@ -100,24 +101,12 @@ class FrameRows:
         self._room.give_back(_bytes(taken))
         return list(range(len(keys)))
 
-    def _stage_one(self, key: FrameKey, taken: dict[FrameKey, Rows]) -> bool:
-        """Add one frame's rows if they are stored; False when there is no room for more."""
-        if self._view.missing([key]):
-            return True
-        (rows,) = self._view.take([key])
-        if rows is None:
-            return True
-        if not self._room.take(_bytes({key: rows})):
-            return False
-        taken[key] = rows
-        return True
-
     def known(self, partition_id: str, keys: Sequence[FrameKey]) -> dict[FrameKey, Rows]:
         """What needs no forward: staged rows, and what others have put in since. Blocks on files for the latter."""
         with self._lock:
             known = {key: rows for key, rows in self._staged.get(partition_id, {}).items() if key in keys}
-        rest = [key for key in dict.fromkeys(keys) if key not in known and not self._view.missing([key])]
-        found = zip(rest, self._view.take(rest) if rest else (), strict=True)
+        rest = [key for key in dict.fromkeys(keys) if key not in known]
+        found = zip(rest, self._view.take(rest), strict=True)
         return known | {key: rows for key, rows in found if rows is not None}
 
     def put(self, key: FrameKey, rows: Rows) -> Rows:

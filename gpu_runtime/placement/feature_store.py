@@ -1,0 +1,25 @@
+"""The store of demonstrations' features as an operator configured it."""
+
+from gpu_runtime.features.store import FeatureStore
+from gpu_runtime.services.config import RuntimeConfig
+from gpu_runtime.training.frames import StagingRoom
+
+STAGED_SHARE = 2
+"""Half of the memory is for rows that wait for their step, so that both together stay within the setting."""
+
+
+def build_features(config: RuntimeConfig, device: str) -> tuple[FeatureStore | None, StagingRoom]:
+    """The store, None when nothing may be kept, and the room for rows that are taken ahead."""
+    staged_bytes = config.feature_store_ram_bytes // STAGED_SHARE
+    room = StagingRoom(staged_bytes)
+    if not config.feature_store_ram_bytes and not config.feature_store_file_bytes:
+        return None, room
+    store = FeatureStore(
+        config.state / "features",
+        ram_bytes=config.feature_store_ram_bytes - staged_bytes,
+        file_bytes=config.feature_store_file_bytes,
+        dtype=config.feature_store_dtype,
+        device=device,
+        min_free_bytes=config.min_free_bytes,
+    )
+    return store, room
