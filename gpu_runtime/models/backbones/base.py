@@ -7,10 +7,12 @@ from abc import ABC, abstractmethod
 from collections.abc import Collection, Sequence
 
 import torch
+from torch import nn
 
 from gpu_runtime.batching.feature import VLAFeature
 from gpu_runtime.batching.repeats import without_repeats
 from gpu_runtime.batching.signature import ImageView, PrefixSignature, group_key
+from gpu_runtime.models.lora.adapter import LoraAdapter
 from gpu_runtime.protocol.messages import BaseModelInfo
 
 
@@ -63,3 +65,21 @@ class Backbone(ABC):
 
         Raises ValueError naming the sample's index for a bad sample or tap; nothing has run then.
         """
+
+    def lora_modules(self) -> dict[str, nn.Linear]:
+        """Modules that LoRA can adapt, by path inside the model; none where the base can't be adapted."""
+        return {}
+
+    def encode_adapted(
+        self,
+        features: Sequence[VLAFeature],
+        taps: Sequence[Collection[str]],
+        adapters: Sequence[LoraAdapter | None],
+        grad: bool,
+    ) -> list[dict[str, torch.Tensor]]:
+        """``encode`` with each sample's adapter (None: the base alone), in one packed forward over all.
+
+        With ``grad`` the rows are differentiable to the adapters' parameters; the base itself never gets a gradient.
+        Raises ValueError as ``encode`` does, and BaseMismatch for an adapter of another base.
+        """
+        raise ValueError(f"base {self.info.name!r}: can't be adapted")
