@@ -109,3 +109,9 @@ class NotSafetensors(AdapterError):
     """A weight file is not in the safetensors format (the only one read)."""
 
     code = "adapter_not_safetensors"
+
+
+class LoraUnsupported(AdapterError):
+    """A PEFT configuration asks for something the runtime does not honour."""
+
+    code = "lora_unsupported"
