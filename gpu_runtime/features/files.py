@@ -5,7 +5,6 @@ import shutil
 import threading
 from collections import defaultdict
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
 from gpu_runtime.features.keys import FrameKey
@@ -15,14 +14,6 @@ from gpu_runtime.features.segment import INDEX, Extent, Segment, open_sealed
 SEGMENT_BYTES = 64 * 2**20
 _SEGMENTS_AT_LEAST = 8  # a small limit has small segments, so that eviction takes an eighth at most
 _log = logging.getLogger(__name__)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class Found:
-    """Where an entry lies; its segment stays open until ``FileTier.read`` is through with it."""
-
-    segment: Segment
-    extent: Extent
 
 
 class FileTier:
@@ -36,7 +27,7 @@ class FileTier:
         self._segment_bytes = min(SEGMENT_BYTES, max(1, max_bytes // _SEGMENTS_AT_LEAST))
         self._lock = threading.Lock()
         self._segments: dict[str, list[Segment]] = defaultdict(list)  # by dataset; the last one may be open to append
-        self._leaving: set[Segment] = set()  # dropped, and still being read
+        self._where: dict[FrameKey, Segment] = {}
         self._bytes = self._tick = self._number = 0
         folder.mkdir(parents=True, exist_ok=True, mode=0o700)
         self._take_up()
@@ -47,8 +38,7 @@ class FileTier:
         return self._bytes
 
     def __len__(self) -> int:
-        with self._lock:
-            return len({key for segments in self._segments.values() for s in segments for key in s.extents})
+        return len(self._where)
 
     @property
     def datasets(self) -> set[str]:
@@ -57,19 +47,19 @@ class FileTier:
             return set(self._segments)
 
     def has(self, key: FrameKey) -> bool:
-        with self._lock:
-            return any(key in segment.extents for segment in self._segments.get(key.dataset, ()))
+        return key in self._where
 
     def put(self, key: FrameKey, entry: Entry) -> None:
         """Append the entry if there is room or room can be made; else it is simply not kept."""
         with self._lock:
-            if self.problem is not None or any(key in s.extents for s in self._segments.get(key.dataset, ())):
+            if self.problem is not None or key in self._where:
                 return
             try:
                 segment = self._open_for(key.dataset, entry.size)
                 if segment is not None:
                     segment.append(key, entry)
                     self._bytes += entry.size
+                    self._where[key] = segment
                     self._touch(segment)
             except OSError as error:
                 self._give_up(error)
@@ -79,10 +69,8 @@ class FileTier:
         by_segment: dict[Segment, list[tuple[FrameKey, Extent]]] = defaultdict(list)
         with self._lock:
             for key in keys:
-                for segment in self._segments.get(key.dataset, ()):
-                    if key in segment.extents:
-                        by_segment[segment].append((key, segment.extents[key]))
-                        break
+                if (at := self._where.get(key)) is not None:
+                    by_segment[at].append((key, at.extents[key]))
             for segment in by_segment:
                 segment.readers += 1
                 self._touch(segment)
@@ -111,11 +99,12 @@ class FileTier:
                     self._seal(segment)
                     segment.close()
             self._segments.clear()
+            self._where.clear()
 
     def _take_up(self) -> None:
         """Sealed segments of an earlier process within the limit; everything else in the folder goes."""
         kept: set[Path] = set()
-        for index in sorted(self._folder.glob(f"*{INDEX}")):
+        for index in sorted(self._folder.glob(f"{'[0-9]' * 8}{INDEX}")):
             segment = open_sealed(index, self._dtype)
             if segment is None:
                 continue
@@ -123,6 +112,7 @@ class FileTier:
                 segment.close()
                 continue
             self._segments[segment.dataset].append(segment)
+            self._where.update(dict.fromkeys(segment.extents, segment))
             self._bytes += segment.footprint
             self._number = max(self._number, int(segment.path.name.split(".")[0]))
             kept |= {index, segment.path}
@@ -165,15 +155,18 @@ class FileTier:
     def _drop(self, segment: Segment) -> None:
         """Unlink at once; the bytes come back when the last reader has left."""
         segment.dropped = True
-        segment.unlink()
-        if segment.readers:
-            self._leaving.add(segment)
-        else:
+        for key in segment.extents:
+            if self._where.get(key) is segment:
+                del self._where[key]
+        try:
+            segment.unlink()
+        except OSError as error:  # the others of a dataset go all the same
+            self._give_up(error)
+        if not segment.readers:
             self._release(segment)
 
     def _release(self, segment: Segment) -> None:
         segment.close()
-        self._leaving.discard(segment)
         self._bytes -= segment.footprint
 
     def _done(self, segment: Segment, *, damaged: Sequence[FrameKey]) -> None:
@@ -181,6 +174,8 @@ class FileTier:
             segment.readers -= 1
             for key in damaged:
                 segment.extents.pop(key, None)
+                if self._where.get(key) is segment:
+                    del self._where[key]
             if segment.dropped and not segment.readers:
                 self._release(segment)
 

@@ -5,15 +5,15 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from gpu_runtime.features.keys import FrameKey
-from gpu_runtime.features.rows import Rows
+from gpu_runtime.features.rows import Entry
 
 
 @dataclass(slots=True, kw_only=True, eq=False)
 class Flight:
-    """One computation under way. ``rows`` stays None when it failed: whoever waited tries it himself."""
+    """One computation under way. ``entry`` stays None when it failed: whoever waited tries it himself."""
 
     landed: threading.Event = field(default_factory=threading.Event)
-    rows: Rows | None = None
+    entry: Entry | None = None
 
 
 class Flights:
@@ -31,9 +31,9 @@ class Flights:
             self._open.update({key: Flight() for key in mine})
         return mine, others
 
-    def land(self, key: FrameKey, rows: Rows | None) -> None:
+    def land(self, key: FrameKey, entry: Entry | None) -> None:
         """End one's own flight, with its result or with None."""
         with self._lock:
             flight = self._open.pop(key)
-        flight.rows = rows
+        flight.entry = entry
         flight.landed.set()

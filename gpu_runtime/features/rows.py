@@ -11,6 +11,7 @@ import torch
 Rows = Mapping[str, torch.Tensor]
 """One frame's features: tap -> [L, D]."""
 
+HALF_MAX = 65504.0
 DTYPES = {"float16": torch.float16, "float32": torch.float32}
 _NAMES = {dtype: name for name, dtype in DTYPES.items()}
 ALIGNMENT = 64
@@ -65,6 +66,12 @@ class Entry:
         """Kept in single precision, wholly."""
         return any(part.dtype == "float32" for part in self.parts)
 
+    def alone(self) -> "Entry":
+        """This entry, in memory that holds nothing else."""
+        if self.block.untyped_storage().nbytes() == self.size:
+            return self
+        return Entry(block=self.block.clone(), parts=self.parts)
+
     def rows(self, device: torch.device) -> dict[str, torch.Tensor]:
         """float32 tensors on the device, in memory of their own."""
         return {part.tap: self._tensor(part).to(device, torch.float32, copy=True) for part in self.parts}
@@ -74,5 +81,5 @@ class Entry:
 
 
 def _fits_half(value: torch.Tensor) -> bool:
-    """True when every value is finite and stays so in half precision."""
-    return bool(torch.isfinite(value.half()).all())
+    """True when every value is finite and within half precision's range; a comparison with NaN is False."""
+    return bool((value.abs() <= HALF_MAX).all())

@@ -13,7 +13,7 @@ import torch
 from gpu_runtime.features.keys import FrameKey
 from gpu_runtime.features.rows import DTYPES, Entry, Part
 
-INDEX_FORMAT = 1
+INDEX_FORMAT = 2
 DATA, INDEX = ".features", ".index.json"
 _VECTORS_MAX = 512  # buffers of one preadv; Linux allows 1024
 
@@ -55,11 +55,15 @@ class Segment:
         return self.size + self.index_size
 
     def append(self, key: FrameKey, entry: Entry) -> None:
-        """Write one entry at the end. Raises OSError; the file is then as long as before, to its readers."""
+        """Write one entry at the end. Raises OSError; the file is then as long as before."""
         view = entry.block.numpy().data
         done = 0
-        while done < len(view):
-            done += os.pwrite(self.file, view[done:], self.size + done)
+        try:
+            while done < len(view):
+                done += os.pwrite(self.file, view[done:], self.size + done)
+        except OSError:
+            os.ftruncate(self.file, self.size)
+            raise
         self.extents[key] = Extent(offset=self.size, size=entry.size, crc=zlib.crc32(view), parts=entry.parts)
         self.size += entry.size
 
@@ -85,7 +89,10 @@ class Segment:
         }
 
     def seal(self, dtype: str, *, room: int) -> bool:
-        """Make the file durable and write its index, if that takes no more than ``room`` bytes. Raises OSError."""
+        """Write the index, if that takes no more than ``room`` bytes. Raises OSError.
+
+        Nothing waits for the disk: what a power cut tears fails a checksum, the index's or an entry's, and is a miss.
+        """
         document = {
             "format": INDEX_FORMAT,
             "dtype": dtype,
@@ -93,16 +100,17 @@ class Segment:
             "size": self.size,
             "entries": [[_key_fields(key), asdict(extent)] for key, extent in self.extents.items()],
         }
-        text = json.dumps(document).encode()
+        body = json.dumps(document).encode()
+        text = b"%08x\n%b" % (zlib.crc32(body), body)
         if len(text) > room:
             return False
-        os.fsync(self.file)
         temporary = self._index_path().with_suffix(".tmp")
-        with temporary.open("wb") as stream:
-            stream.write(text)
-            stream.flush()
-            os.fsync(stream.fileno())
-        temporary.rename(self._index_path())
+        try:
+            temporary.write_bytes(text)
+            temporary.rename(self._index_path())
+        except OSError:
+            temporary.unlink(missing_ok=True)
+            raise
         self.index_size, self.sealed = len(text), True
         return True
 
@@ -123,7 +131,10 @@ def open_sealed(index: Path, dtype: str) -> Segment | None:
     path = index.with_name(index.name.removesuffix(INDEX) + DATA)
     try:
         text = index.read_bytes()
-        document = json.loads(text)
+        crc, _, body = text.partition(b"\n")
+        if int(crc, 16) != zlib.crc32(body):  # a damaged index could name another frame's rows
+            return None
+        document = json.loads(body)
         if (document["format"], document["dtype"]) != (INDEX_FORMAT, dtype):
             return None
         extents = {

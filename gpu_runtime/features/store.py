@@ -60,7 +60,7 @@ class FeatureStore:
         self._files = self._open_files(folder, file_bytes, dtype, min_free_bytes)
         self._flights = Flights()
         self._lock = threading.Lock()
-        self._forgotten: set[str] = set()
+        self._forgotten: set[str] = set()  # names of datasets, and ids of versions
         self._hits = self._misses = self._evicted = self._overflowed = 0
 
     def open(self, dataset: str) -> "DatasetFeatures":
@@ -76,8 +76,9 @@ class FeatureStore:
                 self._files.forget(dataset)
 
     def forget_version(self, version_id: str) -> None:
-        """``forget`` for every state of a dataset version's files."""
+        """``forget`` for every state of a dataset version's files, those that hold nothing yet included."""
         with self._lock:
+            self._forgotten.add(version_id)
             names = {name for name in self._names() if name.rpartition("@")[0] == version_id}
         for name in names:
             self.forget(name)
@@ -110,6 +111,14 @@ class FeatureStore:
 
     def take(self, keys: Sequence[FrameKey]) -> list[Rows | None]:
         """Rows of what is kept, None of what is not. Counts hits and misses."""
+        found = self._find(keys)
+        with self._lock:
+            hits = sum(key in found for key in keys)
+            self._hits, self._misses = self._hits + hits, self._misses + len(keys) - hits
+        return [found[key].rows(self._device) if key in found else None for key in keys]
+
+    def _find(self, keys: Sequence[FrameKey]) -> dict[FrameKey, Entry]:
+        """What is kept of the keys; entries that came from a file are now in memory as well. Counts nothing."""
         with self._lock:
             found = {key: entry for key in dict.fromkeys(keys) if (entry := self._ram.get(key)) is not None}
             files = self._files
@@ -119,22 +128,22 @@ class FeatureStore:
             found |= read
             with self._lock:
                 for key, entry in read.items():
-                    self._keep_in_memory(key, Entry(block=entry.block.clone(), parts=entry.parts))
-        with self._lock:
-            hits = sum(key in found for key in keys)
-            self._hits, self._misses = self._hits + hits, self._misses + len(keys) - hits
-        return [found[key].rows(self._device) if key in found else None for key in keys]
+                    self._keep_in_memory(key, entry)
+        return found
 
     def put(self, key: FrameKey, rows: Rows) -> Rows:
         """Keep the rows of one frame if there is room; returns what a later ``take`` would."""
+        return self._put(key, rows).rows(self._device)
+
+    def _put(self, key: FrameKey, rows: Rows) -> Entry:
         entry = Entry.of(rows, self._dtype)
         with self._lock:
-            if key.dataset not in self._forgotten:
+            if not self._is_forgotten(key.dataset):
                 self._overflowed += int(entry.overflowed and self._dtype is torch.float16)
                 self._keep_in_memory(key, entry)
                 if self._files is not None:
                     self._files.put(key, entry)
-        return entry.rows(self._device)
+        return entry
 
     def fetch(self, keys: Sequence[FrameKey], compute: Callable[[list[int]], Sequence[Rows]]) -> list[Rows]:
         """Rows of every key; ``compute`` is asked for those at the places nobody has and nobody is computing.
@@ -146,25 +155,30 @@ class FeatureStore:
         while open_keys := [key for key in first if key not in results]:
             taken = self.take(open_keys)
             results |= {key: rows for key, rows in zip(open_keys, taken, strict=True) if rows is not None}
-            missing = [key for key in open_keys if key not in results]
-            mine, others = self._flights.claim(missing)
+            mine, others = self._flights.claim([key for key in open_keys if key not in results])
+            entries: dict[FrameKey, Entry] = {}
             try:
-                if mine:
-                    computed = compute([first[key] for key in mine])
-                    for key, rows in zip(mine, computed, strict=True):
-                        results[key] = self.put(key, rows)
+                entries |= self._find(mine)  # a flight may have landed since we looked
+                if absent := [key for key in mine if key not in entries]:
+                    for key, rows in zip(absent, compute([first[key] for key in absent]), strict=True):
+                        entries[key] = self._put(key, rows)
             finally:
                 for key in mine:
-                    self._flights.land(key, results.get(key))
+                    self._flights.land(key, entries.get(key))
             for key, flight in others.items():
                 flight.landed.wait()
-                if flight.rows is not None:
-                    results[key] = flight.rows
+                if flight.entry is not None:
+                    entries[key] = flight.entry
+            results |= {key: entry.rows(self._device) for key, entry in entries.items()}
         return [_copy(results[key]) if first[key] != place else results[key] for place, key in enumerate(keys)]
 
     def _keep_in_memory(self, key: FrameKey, entry: Entry) -> None:
-        if key.dataset not in self._forgotten:
-            self._evicted += self._ram.put(key, entry)
+        """With a block of the entry's own: one that was read shares a buffer with its neighbours."""
+        if not self._is_forgotten(key.dataset) and entry.size <= self._ram.max_bytes:
+            self._evicted += self._ram.put(key, entry.alone())
+
+    def _is_forgotten(self, dataset: str) -> bool:
+        return dataset in self._forgotten or dataset.rpartition("@")[0] in self._forgotten
 
     def _names(self) -> set[str]:
         return self._ram.datasets | (set() if self._files is None else self._files.datasets)

@@ -1,11 +1,6 @@
 """Kept features are the right ones or none, within their bytes, whatever happens to memory, files and threads."""
 
-import signal
-import subprocess
-import sys
 import tempfile
-import threading
-import time
 from pathlib import Path
 
 import pytest
@@ -14,34 +9,11 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
-from gpu_runtime.features.files import FileTier
-from gpu_runtime.features.keys import FrameKey, dataset_name
+from gpu_runtime.features.keys import FrameKey
 from gpu_runtime.features.rows import Entry, Rows
 from gpu_runtime.features.segment import Segment
 from gpu_runtime.features.store import FeatureStore
-
-OURS, THEIRS = dataset_name("ours", "1" * 8), dataset_name("theirs", "1" * 8)
-MIB = 2**20
-
-
-def key(frame: int, dataset: str = OURS) -> FrameKey:
-    return FrameKey(dataset=dataset, episode=frame // 10, frame=frame % 10, prefix="p", instruction="push")
-
-
-def rows(seed: int, length: int = 6, width: int = 32) -> dict[str, torch.Tensor]:
-    generator = torch.Generator().manual_seed(seed)
-    return {
-        "layer:-1": torch.randn(length, width, generator=generator),
-        "vision": torch.randn(length + 3, width // 2, generator=generator),
-    }
-
-
-def same(left: Rows, right: Rows) -> bool:
-    return left.keys() == right.keys() and all(torch.equal(left[tap], right[tap]) for tap in left)
-
-
-def on_disk(folder: Path) -> int:
-    return sum(path.stat().st_size for path in folder.iterdir())
+from tests.support.stored_rows import MIB, OURS, THEIRS, key, on_disk, rows, same
 
 
 @pytest.mark.parametrize("tier", ["memory", "file"])
@@ -157,59 +129,6 @@ def test_the_model_would_notice_rows_of_another_frame(tmp_path: Path, monkeypatc
     assert not same(found, given[0])
 
 
-def test_many_threads_cannot_push_it_over_its_limits(tmp_path: Path) -> None:
-    limits = {"ram_bytes": 40_000, "file_bytes": 90_000}
-    store, over, done = FeatureStore(tmp_path, **limits), [], threading.Event()
-
-    def watch() -> None:
-        while not done.is_set():
-            status = store.status()
-            if status.ram_bytes > limits["ram_bytes"] or status.file_bytes > limits["file_bytes"]:
-                over.append(status)
-            if (found := _measured(tmp_path)) > limits["file_bytes"]:
-                over.append(found)
-
-    def work(number: int) -> None:
-        dataset = OURS if number % 2 else THEIRS
-        view = store.open(dataset)
-        for frame in range(150):
-            name = key(frame % 60, dataset)
-            view.put(name, rows(frame % 60))
-            (found,) = view.take([name])
-            assert found is None or same(found, view.put(name, rows(frame % 60)))
-
-    watcher = threading.Thread(target=watch)
-    watcher.start()
-    failures: list[BaseException] = []
-    workers = [threading.Thread(target=_recorded, args=(work, number, failures)) for number in range(6)]
-    for worker in workers:
-        worker.start()
-    for worker in workers:
-        worker.join()
-    done.set()
-    watcher.join()
-    assert not failures
-    assert not over
-    assert store.status().evicted > 0
-
-
-def _measured(folder: Path) -> int:
-    total = 0
-    for path in folder.iterdir():
-        try:
-            total += path.stat().st_size
-        except FileNotFoundError:
-            continue
-    return total
-
-
-def _recorded(work, number: int, failures: list[BaseException]) -> None:
-    try:
-        work(number)
-    except BaseException as error:
-        failures.append(error)
-
-
 def test_an_entry_that_can_never_fit_is_simply_not_kept(tmp_path: Path) -> None:
     store = FeatureStore(tmp_path, ram_bytes=100, file_bytes=100)
     view = store.open(OURS)
@@ -226,55 +145,6 @@ def test_room_comes_from_whoever_holds_most(tmp_path: Path) -> None:
     for frame in range(50):
         flood.put(key(frame, THEIRS), rows(frame))
     assert store.open(OURS).missing([key(0)]) == 0
-
-
-def test_of_all_who_miss_a_frame_together_one_computes_it() -> None:
-    store = FeatureStore(None, ram_bytes=MIB, file_bytes=0)
-    computed, begun = [], threading.Barrier(8)
-    results: dict[int, list[Rows]] = {}
-
-    def compute(places: list[int]) -> list[Rows]:
-        computed.extend(places)
-        time.sleep(0.05)
-        return [rows(place) for place in places]
-
-    def work(number: int) -> None:
-        begun.wait()
-        results[number] = store.open(OURS).fetch([key(0), key(1), key(0)], compute)
-
-    workers = [threading.Thread(target=work, args=(number,)) for number in range(8)]
-    for worker in workers:
-        worker.start()
-    for worker in workers:
-        worker.join()
-    assert sorted(computed) == [0, 1]
-    assert all(same(found[0], results[0][0]) and same(found[2], found[0]) for found in results.values())
-
-
-def test_a_failed_computation_fails_its_caller_only() -> None:
-    store = FeatureStore(None, ram_bytes=MIB, file_bytes=0)
-    inside, go_on = threading.Event(), threading.Event()
-    failed: list[BaseException] = []
-
-    def breaks(places: list[int]) -> list[Rows]:
-        inside.set()
-        go_on.wait()
-        raise RuntimeError("out of memory")
-
-    def work() -> None:
-        try:
-            store.open(OURS).fetch([key(0)], breaks)
-        except RuntimeError as error:
-            failed.append(error)
-
-    first = threading.Thread(target=work)
-    first.start()
-    inside.wait()
-    threading.Timer(0.05, go_on.set).start()
-    (found,) = store.open(OURS).fetch([key(0)], lambda places: [rows(0) for _ in places])
-    first.join()
-    assert len(failed) == 1
-    assert torch.allclose(found["vision"], rows(0)["vision"], rtol=1e-3)
 
 
 def test_a_deleted_dataset_is_gone_from_memory_and_disk_also_while_it_is_read(tmp_path: Path) -> None:
@@ -298,97 +168,6 @@ def test_a_deleted_dataset_is_gone_from_memory_and_disk_also_while_it_is_read(tm
     view.put(key(3), rows(3))  # a job that has not noticed yet
     assert view.take([key(3)]) == [None]
     assert other.missing([key(0, THEIRS)]) == 0
-
-
-def test_the_next_process_takes_up_what_was_sealed_and_nothing_torn(tmp_path: Path) -> None:
-    store = FeatureStore(tmp_path, ram_bytes=0, file_bytes=MIB)
-    given = [store.open(OURS).put(key(frame), rows(frame)) for frame in range(20)]
-    store.open(THEIRS).put(key(0, THEIRS), rows(0))
-    store.close()
-    (damaged,) = [path for path in tmp_path.glob("*.json") if THEIRS in path.read_text()]
-    damaged.write_text(damaged.read_text()[:-9])
-    again = FeatureStore(tmp_path, ram_bytes=0, file_bytes=MIB)
-    taken = again.open(OURS).take([key(frame) for frame in range(20)])
-    assert all(found is not None and same(found, put) for found, put in zip(taken, given, strict=True))
-    assert again.open(THEIRS).missing([key(0, THEIRS)]) == 1
-    assert again.status().file_bytes == on_disk(tmp_path)
-
-
-def test_entries_rounded_otherwise_are_not_taken_up(tmp_path: Path) -> None:
-    store = FeatureStore(tmp_path, ram_bytes=0, file_bytes=MIB, dtype="float16")
-    store.open(OURS).put(key(1), rows(1))
-    store.close()
-    exact = FeatureStore(tmp_path, ram_bytes=0, file_bytes=MIB, dtype="float32")
-    assert exact.open(OURS).missing([key(1)]) == 1
-    assert on_disk(tmp_path) == 0
-
-
-def test_a_damaged_entry_is_a_miss_and_its_neighbours_are_not(tmp_path: Path) -> None:
-    store = FeatureStore(tmp_path, ram_bytes=0, file_bytes=MIB)
-    for frame in range(3):
-        store.open(OURS).put(key(frame), rows(frame))
-    (path,) = tmp_path.glob("*.features")
-    with path.open("r+b") as stream:
-        stream.seek(Entry.of(rows(0), torch.float16).size + 5)
-        stream.write(b"\xff\xff\xff\xff")
-    found = store.open(OURS).take([key(frame) for frame in range(3)])
-    assert [rows is None for rows in found] == [False, True, False]
-    assert store.open(OURS).missing([key(1)]) == 1
-
-
-WRITER = """
-import sys, torch
-from pathlib import Path
-from gpu_runtime.features.store import FeatureStore
-from tests.runtime.test_feature_store import OURS, key, rows
-store = FeatureStore(Path(sys.argv[1]), ram_bytes=0, file_bytes=400_000)
-for frame in range(10**9):
-    store.open(OURS).put(key(frame), rows(frame % 50))
-    print(frame, flush=True)
-"""
-
-
-def test_kill_9_in_the_middle_of_writing_leaves_right_entries_or_none(tmp_path: Path) -> None:
-    child = subprocess.Popen([sys.executable, "-c", WRITER, str(tmp_path)], stdout=subprocess.PIPE, text=True)
-    assert child.stdout is not None
-    for line in child.stdout:
-        if int(line) >= 120:  # several segments are sealed by then
-            break
-    child.send_signal(signal.SIGKILL)
-    child.wait()
-    store = FeatureStore(tmp_path, ram_bytes=0, file_bytes=400_000)
-    found = store.open(OURS).take([key(frame) for frame in range(2000)])
-    kept = [(frame, row) for frame, row in enumerate(found) if row is not None]
-    assert kept
-    assert all(torch.allclose(row["vision"], rows(frame % 50)["vision"], rtol=1e-3) for frame, row in kept)
-    assert store.status().file_bytes == on_disk(tmp_path) <= 400_000
-
-
-def test_a_disk_that_fails_costs_speed_only(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    store = FeatureStore(tmp_path, ram_bytes=MIB, file_bytes=MIB)
-    view = store.open(OURS)
-
-    def full(self: Segment, name: FrameKey, entry: Entry) -> None:
-        raise OSError(28, "No space left on device")
-
-    monkeypatch.setattr(Segment, "append", full)
-    view.put(key(1), rows(1))
-    assert view.missing([key(1)]) == 0
-    assert "No space left" in (store.status().problem or "")
-
-
-def test_a_folder_that_cannot_be_made_leaves_memory(tmp_path: Path) -> None:
-    (tmp_path / "taken").write_text("a file")
-    store = FeatureStore(tmp_path / "taken", ram_bytes=MIB, file_bytes=MIB)
-    store.open(OURS).put(key(1), rows(1))
-    assert store.open(OURS).missing([key(1)]) == 0
-    assert store.status().problem is not None
-
-
-def test_the_free_space_of_the_disk_is_left_alone(tmp_path: Path) -> None:
-    tier = FileTier(tmp_path, MIB, dtype="float16", min_free_bytes=2**62)
-    tier.put(key(1), Entry.of(rows(1), torch.float16))
-    assert tier.bytes == on_disk(tmp_path) == 0
 
 
 @pytest.mark.parametrize(
