@@ -5,7 +5,7 @@ Shapes: L tokens of one sample, N packed tokens, M image tokens, Q query tokens.
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import groupby
+from itertools import groupby, pairwise
 
 import numpy as np
 
@@ -20,6 +20,7 @@ class PreparedSample:
     layout: TokenLayout
     query_index_Q: np.ndarray  # places of the action-query tokens
     images: tuple[np.ndarray, ...]
+    scope: str = ""  # within it later calls may know its pictures
 
     @property
     def length(self) -> int:
@@ -66,13 +67,15 @@ class PackedBatch:
     """Flat tokens of the first ``text_samples`` samples, flat views of all.
 
     Samples that need no text layer come last, so the image tokens of the others are the first rows of the merger.
+    Those that need more text layers come before those that need fewer: finished ones are cut off the end.
     """
 
     images: tuple[np.ndarray, ...]
+    scopes: tuple[str, ...]  # of each view
     grids: tuple[ImageGrid, ...]
     patch_counts: tuple[int, ...]  # patches per sample
     image_token_counts: tuple[int, ...]  # image tokens per sample
-    text_samples: int
+    depths: tuple[int, ...]  # text layers of each sample that needs any, never increasing
     tokens: Segments
     ids_N: np.ndarray
     positions_3N: np.ndarray
@@ -80,17 +83,31 @@ class PackedBatch:
     query_index_Q: np.ndarray  # places of the query tokens among the N
     query_counts: tuple[int, ...]
 
+    @property
+    def text_samples(self) -> int:
+        return len(self.depths)
 
-def collate(samples: Sequence[PreparedSample], *, text_samples: int) -> PackedBatch:
-    """Pack the samples in this order; only the first ``text_samples`` go through the text stack."""
-    texts = samples[:text_samples]
+    def running(self, layer: int) -> int:
+        """Samples, from the first, that go through this text layer."""
+        return sum(depth > layer for depth in self.depths)
+
+
+def collate(samples: Sequence[PreparedSample], *, depths: Sequence[int]) -> PackedBatch:
+    """Pack the samples in this order; each goes through as many text layers as ``depths`` says.
+
+    Raises ValueError when a sample needs more layers than the one before it.
+    """
+    if any(later > earlier for earlier, later in pairwise(depths)):
+        raise ValueError(f"depths: {list(depths)}, a sample may need no more layers than the one before it")
+    texts = [sample for sample, depth in zip(samples, depths, strict=True) if depth]
     tokens = Segments.of([sample.length for sample in texts])
     return PackedBatch(
         images=tuple(image for sample in samples for image in sample.images),
+        scopes=tuple(sample.scope for sample in samples for _ in sample.images),
         grids=tuple(grid for sample in samples for grid in sample.layout.grids),
         patch_counts=tuple(sum(grid.patches for grid in sample.layout.grids) for sample in samples),
         image_token_counts=tuple(sum(grid.tokens for grid in sample.layout.grids) for sample in samples),
-        text_samples=text_samples,
+        depths=tuple(depth for depth in depths if depth),
         tokens=tokens,
         ids_N=_concatenate([sample.ids_L for sample in texts]),
         positions_3N=_concatenate([sample.layout.positions_3L for sample in texts]),

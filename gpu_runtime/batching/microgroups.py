@@ -6,22 +6,32 @@ from gpu_runtime.batching.collate import PreparedSample
 
 
 def micro_groups(
-    samples: Sequence[PreparedSample], *, needs_text: Sequence[bool], max_tokens: int
+    samples: Sequence[PreparedSample], *, depths: Sequence[int], max_tokens: int
 ) -> list[tuple[int, ...]]:
     """Indices of the samples of each forward: at most ``max_tokens`` prompt tokens, or a single longer sample.
 
-    Samples that skip the text stack come last, and equal layouts become neighbours, so that attention over them is
-    one dense call. The order never depends on anything but the samples themselves.
+    Samples that run through more text layers (``depths``) come first, those without any last, so that a forward can
+    leave finished ones behind; equal layouts become neighbours, so that attention over them is one dense call. The
+    order never depends on anything but the samples themselves.
     """
-    order = sorted(
-        range(len(samples)), key=lambda i: (not needs_text[i], samples[i].length, samples[i].layout.grids, i)
-    )
-    groups: list[list[int]] = []
-    room = 0
-    for index in order:
-        if not groups or samples[index].length > room:
-            groups.append([])
-            room = max_tokens
-        groups[-1].append(index)
-        room -= samples[index].length
-    return [tuple(group) for group in groups]
+    order = sorted(range(len(samples)), key=lambda i: (-depths[i], samples[i].length, samples[i].layout.grids, i))
+    lengths = [samples[index].length for index in order]
+    full = _cut(lengths, max_tokens=max_tokens, enough=max_tokens)
+    # A last forward of a sample or two costs far more per token: spread the tokens where that makes none more.
+    even = _cut(lengths, max_tokens=max_tokens, enough=-(-sum(lengths) // max(1, len(full))))
+    counts = even if len(even) == len(full) else full
+    ends = [sum(counts[: place + 1]) for place in range(len(counts))]
+    return [tuple(order[end - count : end]) for count, end in zip(counts, ends, strict=True)]
+
+
+def _cut(lengths: Sequence[int], *, max_tokens: int, enough: int) -> list[int]:
+    """Samples of each forward when one is closed with ``enough`` tokens, or before it had more than ``max_tokens``."""
+    counts: list[int] = []
+    held = enough
+    for length in lengths:
+        if held >= enough or held + length > max_tokens:
+            counts.append(0)
+            held = 0
+        counts[-1] += 1
+        held += length
+    return counts

@@ -1,26 +1,30 @@
-"""Prompts of words alone repeat: whoever is told its state only asks the same for every frame.
+"""Samples of a group that are known to be equal run once; each asker gets rows of its own.
 
-Equal prompts have equal features, so one of them runs; each asker gets rows of its own, as for any other prompt.
+Known to be equal are prompts of words alone (whoever is told its state only asks the same for every frame), and
+samples with views that go by one key: two tenants that train on the same frame.
 """
 
-from collections.abc import Collection, Hashable, Sequence
+from collections.abc import Hashable, Sequence
 
-from gpu_runtime.batching.collate import PreparedSample
 from gpu_runtime.batching.feature import VLAFeature
 
 
-def first_equal(samples: Sequence[PreparedSample], taps: Sequence[Collection[str]]) -> list[int]:
-    """For each sample the index of the first with the same words and taps; a sample with views equals itself only."""
+def first_equal(features: Sequence[VLAFeature]) -> list[int]:
+    """For each sample the index of the first that is known to be equal; its own where none is."""
     seen: dict[Hashable, int] = {}
-    return [
-        index if sample.images else seen.setdefault((sample.ids_L.tobytes(), frozenset(asked)), index)
-        for index, (sample, asked) in enumerate(zip(samples, taps, strict=True))
-    ]
+    return [seen.setdefault(_identity(index, feature), index) for index, feature in enumerate(features)]
 
 
 def without_repeats(features: Sequence[VLAFeature]) -> list[VLAFeature]:
     """The samples of one owner that a forward has to run."""
-    distinct: dict[Hashable, VLAFeature] = {}
-    for index, feature in enumerate(features):
-        distinct.setdefault(index if feature.images else (feature.instruction, feature.query_tokens), feature)
-    return list(distinct.values())
+    return [features[index] for index in sorted(set(first_equal(features)))]
+
+
+def _identity(index: int, feature: VLAFeature) -> Hashable:
+    """A key never stands alone: samples of one key with other words or sizes are not taken for the same."""
+    words = (feature.instruction, feature.query_tokens)
+    if not feature.images:
+        return words
+    if feature.key is None:
+        return index
+    return (feature.key, words, tuple(image.shape for image in feature.images))

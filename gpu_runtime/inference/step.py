@@ -2,7 +2,7 @@
 
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Protocol
 
 import torch
@@ -130,7 +130,9 @@ def explain(error: Exception) -> InferenceError:
 
 
 def _forward(members: Sequence[PredictMember]) -> dict[RequestId, list[Features]]:
-    inputs = [feature for member in members for feature in member.request.features]
+    inputs = [
+        replace(feature, scope=member.request.tenant_id) for member in members for feature in member.request.features
+    ]
     taps = [member.policy.taps for member in members for _ in member.request.features]
     encoded = iter(members[0].policy.backbone.encode(inputs, taps))
     return {member.request_id: [next(encoded) for _ in member.request.features] for member in members}

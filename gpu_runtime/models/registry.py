@@ -22,6 +22,7 @@ def load_backbone(
     device: str | torch.device = "cpu",
     dtype: str = "float32",
     max_tokens_per_forward: int = DEFAULT_TOKENS_PER_FORWARD,
+    vision_cache_bytes: int = 0,
 ) -> Backbone:
     """Load a base once per process; it stays resident and frozen.
 
@@ -48,4 +49,5 @@ def load_backbone(
         processing=base.processing,
         info=info,
         max_tokens_per_forward=max_tokens_per_forward,
+        vision_cache_bytes=vision_cache_bytes,
     )

@@ -29,6 +29,7 @@ def load_bases(config: RuntimeConfig) -> dict[str, Backbone]:
         device=_device(config.device),
         dtype=config.dtype,
         max_tokens_per_forward=config.max_tokens_per_forward or DEFAULT_TOKENS_PER_FORWARD,
+        vision_cache_bytes=config.vision_cache_bytes,
     )
     bases = {}
     for name, entry in config.bases.items():

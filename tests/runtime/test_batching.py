@@ -90,7 +90,7 @@ def test_a_layout_is_computed_once_and_cannot_be_written() -> None:
 
 def test_packing_places_every_index_in_its_own_samples_range() -> None:
     samples = [prepared(9, queries=2), prepared(14, grid=ImageGrid(4, 4, 2)), prepared(7, queries=1)]
-    batch = collate(samples, text_samples=2)
+    batch = collate(samples, depths=[6, 6, 0])
     assert batch.tokens.lengths == (9, 14)
     assert batch.ids_N.tolist() == [*range(9), *range(14)]
     assert batch.image_index_M.tolist() == [7, 9 + 9, 9 + 10, 9 + 11, 9 + 12]
@@ -120,7 +120,7 @@ def test_micro_groups_hold_every_sample_once_within_the_limit(
     lengths: list[int], data: st.DataObject, max_tokens: int
 ) -> None:
     needs_text = data.draw(st.lists(st.booleans(), min_size=len(lengths), max_size=len(lengths)))
-    groups = micro_groups([prepared(n) for n in lengths], needs_text=needs_text, max_tokens=max_tokens)
+    groups = micro_groups([prepared(n) for n in lengths], depths=[6 * needed for needed in needs_text], max_tokens=max_tokens)
     assert sorted(index for group in groups for index in group) == list(range(len(lengths)))
     for group in groups:
         assert len(group) == 1 or sum(lengths[index] for index in group) <= max_tokens
@@ -130,7 +130,7 @@ def test_micro_groups_hold_every_sample_once_within_the_limit(
 
 def test_neighbouring_groups_could_not_have_been_one() -> None:
     lengths = [30, 30, 30, 30, 30]
-    groups = micro_groups([prepared(n) for n in lengths], needs_text=[True] * 5, max_tokens=100)
+    groups = micro_groups([prepared(n) for n in lengths], depths=[6] * 5, max_tokens=100)
     assert [len(group) for group in groups] == [3, 2]
 
 

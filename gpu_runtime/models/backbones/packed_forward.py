@@ -23,17 +23,10 @@ from gpu_runtime.batching.taps import TapPlan
 from gpu_runtime.models.backbones.frozen import FrozenQwen3VL, RowStableLinear
 from gpu_runtime.models.backbones.images import ImageProcessing
 from gpu_runtime.models.backbones.packed_attention import PACKED_ATTENTION, DeviceSegments
+from gpu_runtime.models.backbones.vision_reuse import VisionOutputs, VisionReuse
 
 GRIDS_KEPT = 64
 """Image sizes in use at once; the tables of one size are a few hundred kilobytes."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class VisionOutputs:
-    """Patch tokens after the last block, and after each block that deepstack reads."""
-
-    last_PD: torch.Tensor
-    deepstack: tuple[torch.Tensor, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -48,7 +41,10 @@ class PackedOutputs:
 class PackedForward:
     """One frozen model on one device."""
 
-    def __init__(self, model: FrozenQwen3VL, processing: ImageProcessing) -> None:
+    def __init__(
+        self, model: FrozenQwen3VL, processing: ImageProcessing, vision_reuse: VisionReuse | None = None
+    ) -> None:
+        self._reuse = vision_reuse or VisionReuse(0)
         self._vision = model.visual
         self._text = model.language_model
         self._processing = processing
@@ -72,7 +68,9 @@ class PackedForward:
         for part in (self._vision, self._text):
             if part.config._attn_implementation != PACKED_ATTENTION:
                 raise RuntimeError(f"attention: {part.config._attn_implementation!r}, needed is {PACKED_ATTENTION!r}")
-        vision = self._run_vision(batch.images, batch.grids, deepstack=plan.depth > 0)
+        vision = self._reuse.outputs(
+            batch.images, batch.grids, batch.scopes, deepstack=plan.depth > 0, run=self._run_vision
+        )
         text_patches = sum(batch.patch_counts[: batch.text_samples])
         merged_MD = None
         if plan.merged:
@@ -83,9 +81,7 @@ class PackedForward:
             layers = self._run_text(batch, plan, vision, merged_MD, text_patches) if merged_MD is not None else {}
         return PackedOutputs(vision_PD=vision.last_PD, merged_MD=merged_MD, layers=layers)
 
-    def _run_vision(
-        self, images: Sequence[np.ndarray], grids: Sequence[ImageGrid], *, deepstack: bool
-    ) -> VisionOutputs:
+    def _run_vision(self, images: Sequence[np.ndarray], grids: Sequence[ImageGrid], deepstack: bool) -> VisionOutputs:
         """Every view attends within itself; without any view there are no rows."""
         if not images:
             none_PD = torch.empty(0, self._vision.config.hidden_size, device=self.device, dtype=self.dtype)
@@ -106,7 +102,7 @@ class PackedForward:
     def _run_text(
         self, batch: PackedBatch, plan: TapPlan, vision: VisionOutputs, merged_MD: torch.Tensor, text_patches: int
     ) -> dict[int, torch.Tensor]:
-        """The first ``plan.depth`` layers over the samples that need them; the last layer's rows are normed."""
+        """The first ``plan.depth`` layers, each over the samples that need it; the last layer's rows are normed."""
         if not plan.depth:
             return {}
         image_index_M = self._to_device(batch.image_index_M)
@@ -116,7 +112,16 @@ class PackedForward:
         rotary = self._text.rotary_emb(hidden, self._to_device(batch.positions_3N)[:, None])
         segments = self._segments(batch.tokens.lengths)
         outputs: dict[int, torch.Tensor] = {}
+        running = batch.text_samples
         for index, layer in enumerate(self._text.layers[: plan.depth]):
+            if batch.running(index) < running:
+                running = batch.running(index)
+                lengths = batch.tokens.lengths[:running]
+                hidden = hidden[:, : sum(lengths)]
+                rotary = tuple(part[:, : sum(lengths)] for part in rotary)
+                segments = self._segments(lengths)
+                image_index_M = image_index_M[: sum(batch.image_token_counts[:running])]
+                text_patches = sum(batch.patch_counts[:running])
             hidden = layer(hidden, position_embeddings=rotary, segments=segments)
             if index < len(vision.deepstack):
                 merger = self._vision.deepstack_merger_list[index]

@@ -58,6 +58,7 @@ class PromptBuilder:
             layout=layout,
             query_index_Q=self._query_places(ids_L, feature.query_tokens),
             images=feature.images,
+            scope=feature.scope,
         )
 
     def _encode_text(self, instruction: str, query_tokens: int) -> tuple[int, ...]:

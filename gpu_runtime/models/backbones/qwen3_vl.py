@@ -20,6 +20,7 @@ from gpu_runtime.models.backbones.packed_attention import PACKED_ATTENTION
 from gpu_runtime.models.backbones.packed_forward import PackedForward, PackedOutputs
 from gpu_runtime.models.backbones.prompt import PROMPT_TEMPLATE, PromptBuilder
 from gpu_runtime.models.backbones.tokenizers import Tokenizer
+from gpu_runtime.models.backbones.vision_reuse import VisionReuse
 from gpu_runtime.models.lora.adapted_forward import require_own_base, run_adapted
 from gpu_runtime.models.lora.adapter import LoraAdapter
 from gpu_runtime.protocol.messages import BaseModelInfo
@@ -45,22 +46,28 @@ class Qwen3VLBackbone(Backbone):
         processing: ImageProcessing,
         info: BaseModelInfo,
         max_tokens_per_forward: int,
+        vision_cache_bytes: int = 0,
     ) -> None:
-        if max_tokens_per_forward < 1:
-            raise ValueError(f"max_tokens_per_forward: {max_tokens_per_forward} must be at least 1")
         self.info = info
         self.image_processing = processing.description
         self.model = model
         self._processing = processing
         self._prompts = PromptBuilder(tokenizer)
-        self._forward = PackedForward(model, processing)
-        self._max_tokens = max_tokens_per_forward
+        self.vision_reuse = VisionReuse(vision_cache_bytes)
+        self._forward = PackedForward(model, processing, self.vision_reuse)
+        self.limit_tokens(max_tokens_per_forward)
         self._widths = {
             TapKind.VISION: model.vision_settings.hidden_size,
             TapKind.MERGED: model.text_settings.hidden_size,
             TapKind.LAYER: model.text_settings.hidden_size,
             TapKind.QUERY: model.text_settings.hidden_size,
         }
+
+    def limit_tokens(self, max_tokens_per_forward: int) -> None:
+        """Prompt tokens of one forward from now on. Raises ValueError below 1."""
+        if max_tokens_per_forward < 1:
+            raise ValueError(f"max_tokens_per_forward: {max_tokens_per_forward} must be at least 1")
+        self._max_tokens = max_tokens_per_forward
 
     def tap_width(self, tap: str) -> int:
         return self._widths[self._parse(tap).kind]
@@ -82,14 +89,14 @@ class Qwen3VLBackbone(Backbone):
         if len(features) != len(taps):
             raise ValueError(f"taps: {len(taps)} entries for {len(features)} samples")
         prepared, asked_taps = self._prepare_group(features, taps)
-        same_as = first_equal(prepared, asked_taps)
-        chosen = sorted(set(same_as))
-        results = dict(
-            zip(chosen, self._run([prepared[i] for i in chosen], [asked_taps[i] for i in chosen]), strict=True)
-        )
+        same_as = first_equal(features)
+        wanted: dict[int, dict[str, Tap]] = {}  # of equal samples one runs, for everybody's taps
+        for first, asked in zip(same_as, asked_taps, strict=True):
+            wanted.setdefault(first, {}).update(asked)
+        rows = dict(zip(wanted, self._run([prepared[i] for i in wanted], list(wanted.values())), strict=True))
         return [
-            results[first] if first == index else {text: rows.clone() for text, rows in results[first].items()}
-            for index, first in enumerate(same_as)
+            {text: rows[first][text] if first == index else rows[first][text].clone() for text in asked}
+            for index, (first, asked) in enumerate(zip(same_as, asked_taps, strict=True))
         ]
 
     def lora_modules(self) -> dict[str, torch.nn.Linear]:
@@ -121,12 +128,10 @@ class Qwen3VLBackbone(Backbone):
         self, samples: Sequence[PreparedSample], parsed: Sequence[dict[str, Tap]]
     ) -> list[dict[str, torch.Tensor]]:
         """Forwards of bounded size over all samples."""
-        needs_text = [any(tap.layer is not None for tap in asked.values()) for asked in parsed]
+        depths = [plan_taps(list(asked.values())).depth for asked in parsed]
         results: list[dict[str, torch.Tensor]] = [{} for _ in samples]
-        for members in micro_groups(samples, needs_text=needs_text, max_tokens=self._max_tokens):
-            batch = collate(
-                [samples[index] for index in members], text_samples=sum(needs_text[index] for index in members)
-            )
+        for members in micro_groups(samples, depths=depths, max_tokens=self._max_tokens):
+            batch = collate([samples[index] for index in members], depths=[depths[index] for index in members])
             asked = [parsed[index] for index in members]
             outputs = self._forward.run(batch, plan_taps([tap for sample in asked for tap in sample.values()]))
             for index, delivered in zip(members, _deliver(batch, outputs, asked), strict=True):
@@ -179,7 +184,8 @@ def _rows_at(batch: PackedBatch, outputs: PackedOutputs, tap: Tap) -> tuple[torc
     if tap.layer is None:
         assert outputs.merged_MD is not None
         return outputs.merged_MD, batch.image_token_counts
-    rows_ND = outputs.layers[tap.layer]
+    rows_ND, running = outputs.layers[tap.layer], batch.running(tap.layer)
     if tap.kind is TapKind.QUERY:
-        return rows_ND[torch.from_numpy(batch.query_index_Q).to(rows_ND.device)], batch.query_counts
-    return rows_ND, batch.tokens.lengths
+        counts = batch.query_counts[:running]
+        return rows_ND[torch.from_numpy(batch.query_index_Q[: sum(counts)]).to(rows_ND.device)], counts
+    return rows_ND, batch.tokens.lengths[:running]

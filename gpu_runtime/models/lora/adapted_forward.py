@@ -55,7 +55,8 @@ def run_adapted(
         for group in adapted_groups([samples[index] for index in chosen], own, max_tokens=max_tokens):
             members = [chosen[place] for place in group]
             packed = [samples[index] for index in members]
-            batch = collate(packed, text_samples=len(members) if needs_text else 0)
+            deepest = max(depths[index] for index in members)  # the order is the tenants', not the depths'
+            batch = collate(packed, depths=[deepest] * len(members))
             taps = [asked[index] for index in members]
             plan = plan_rows(
                 [sample.length for sample in packed], [depths[index] for index in members], [own[p] for p in group]
