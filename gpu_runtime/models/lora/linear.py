@@ -4,7 +4,6 @@ Shapes: N packed rows, T adapters with R rows each, I inputs, O outputs, r rank.
 """
 
 from collections.abc import Callable, Sequence
-from itertools import groupby
 from threading import Lock
 from weakref import WeakSet
 
@@ -38,7 +37,9 @@ def attach(modules: dict[str, nn.Linear]) -> None:
 def _adding(path: str, layer: int) -> Callable[[nn.Module, tuple[torch.Tensor, ...], torch.Tensor], torch.Tensor]:
     def add(_module: nn.Module, args: tuple[torch.Tensor, ...], output_1NO: torch.Tensor) -> torch.Tensor:
         updates = [(part, *pair) for part in active_rows() if layer < part.depth and (pair := part.adapter.pair(path))]
-        return add_updates(args[0][0], output_1NO[0], updates)[None] if updates else output_1NO
+        if not updates:
+            return output_1NO
+        return add_updates(args[0].flatten(0, 1), output_1NO.flatten(0, 1), updates)[None]
 
     return add
 
@@ -50,25 +51,28 @@ def add_updates(input_NI: torch.Tensor, output_NO: torch.Tensor, updates: Sequen
     for run in _stackable(updates):
         start = run[0][0].start
         if start > end:
-            pieces.append(output_NO[end:start])
+            pieces.append(_slice(output_NO, end, start))
         end = run[-1][0].start + run[-1][0].rows
-        pieces.append(output_NO[start:end] + _low_rank(input_NI[start:end], run).to(output_NO.dtype))
+        pieces.append(_slice(output_NO, start, end) + _low_rank(_slice(input_NI, start, end), run))
     if end < len(output_NO):
         pieces.append(output_NO[end:])
     return pieces[0] if len(pieces) == 1 else torch.cat(pieces)
 
 
+def _slice(rows: torch.Tensor, start: int, end: int) -> torch.Tensor:
+    """These rows; all of them are no slice, whose gradient would be written into zeros of the whole size."""
+    return rows if end - start == len(rows) else rows[start:end]
+
+
 def _stackable(updates: Sequence[Update]) -> list[list[Update]]:
     """Neighbours of equal rows and rank together, where that leaves every tenant its own bits; others alone."""
     runs: list[list[Update]] = []
-    for _, members in groupby(updates, key=lambda update: (update[0].rows, len(update[1]))):
-        for update in members:
-            last = runs[-1] if runs else []
-            adjoining = bool(last) and last[-1][0].start + last[-1][0].rows == update[0].start
-            if adjoining and _alike(last[-1], update):
-                last.append(update)
-            else:
-                runs.append([update])
+    for update in updates:
+        last = runs[-1][-1] if runs else None
+        if last is not None and last[0].start + last[0].rows == update[0].start and _alike(last, update):
+            runs[-1].append(update)
+        else:
+            runs.append([update])
     return runs
 
 
@@ -96,4 +100,5 @@ def _low_rank(input_NI: torch.Tensor, run: Sequence[Update]) -> torch.Tensor:
         inner_TRr = inner_TRr * scaling_T[0]
     else:
         inner_TRr = inner_TRr * inner_TRr.new_tensor(scaling_T)[:, None, None]
-    return torch.bmm(inner_TRr, up_TOr.transpose(1, 2))[:, :rows].flatten(0, 1)
+    update_TRO = torch.bmm(inner_TRr, up_TOr.transpose(1, 2))
+    return (update_TRO[:, :rows] if missing > 0 else update_TRO).flatten(0, 1)
