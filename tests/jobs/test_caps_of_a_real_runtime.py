@@ -28,11 +28,11 @@ MAX_COST, BATCH = 5, 4
 SLOW = """
 import sys, time
 from gpu_runtime.training.step import DeviceStep
-original = DeviceStep._slice
-def slow(self, member, features):
+original = DeviceStep._encode
+def slow(self, members):
     time.sleep(0.3)  # a step of a base of useful size
-    original(self, member, features)
-DeviceStep._slice = slow
+    return original(self, members)
+DeviceStep._encode = slow
 from gpu_runtime.__main__ import main
 sys.exit(main())
 """

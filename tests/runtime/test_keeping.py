@@ -59,16 +59,16 @@ def endless(binding: DatasetBinding, **training: Any) -> SubmitJob:
 def in_the_midst_of_a_step(monkeypatch: pytest.MonkeyPatch, *, number: int) -> tuple[threading.Event, threading.Event]:
     """(a step is under way, let it go on)."""
     begun, go_on, steps = threading.Event(), threading.Event(), []
-    original = DeviceStep._slice
+    original = DeviceStep._encode
 
-    def slow(self: DeviceStep, member: Any, features: Any) -> None:
-        steps.append(member)
+    def slow(self: DeviceStep, members: Any) -> Any:
+        steps.append(members)
         if len(steps) == number:
             begun.set()
             assert go_on.wait(20)
-        original(self, member, features)
+        return original(self, members)
 
-    monkeypatch.setattr(DeviceStep, "_slice", slow)
+    monkeypatch.setattr(DeviceStep, "_encode", slow)
     return begun, go_on
 
 
