@@ -1,8 +1,8 @@
 """Tenants with LoRA on the base: forward, backward and AdamW of a step of all, in one group.
 
-``lora_8x1``: plain is PEFT, which switches adapters tenant by tenant on transformers' own model, pictures and position
-ids prepared beforehand. ``lora_8x1_grouped``: plain is our own packed forward, one tenant at a time, so that both
-sides run the same kernels and grouping alone differs. AdamW is the same fused one on every side.
+Two figures. First, plain is PEFT, which switches adapters tenant by tenant on transformers' own model, pictures and
+position ids prepared beforehand. Second, plain is our own packed forward, one tenant at a time, so that both sides run
+the same kernels and grouping alone differs. AdamW is the same fused one on every side.
 """
 
 import copy
@@ -137,13 +137,10 @@ def measure(backbone: Backbone, setting: Setting, *, tenants: int = TENANTS, bat
     assert same or setting.device != "cpu", "a step in the group is another than alone"
     work = f"{tenants} tenants x {batch} samples, rank {SPEC.rank}: forward, backward, AdamW"
     details = {"tenants": tenants, "batch": batch, "rank": SPEC.rank, "bit_equal_to_alone": same}
-    for key, plain, kernels in (
-        (f"lora_{tenants}x{batch}", switched.step, "PEFT switching"),
-        (f"lora_{tenants}x{batch}_grouped", single.one_by_one, "same kernels, one by one"),
-    ):
+    for plain, kernels in ((switched.step, "PEFT switching"), (single.one_by_one, "same kernels, one by one")):
         times = interleave(plain, grouped.together, repetitions=turns, device=setting.device)
         yield Figure(
-            key=key,
+            key=f"lora_{tenants}x{batch}",
             base=backbone.info.name,
             work=f"{work}; plain: {kernels}",
             plain=times[0],
