@@ -22,6 +22,18 @@ def group_size(*, unit: str, note: str, curves: tuple[Curve, ...]) -> Chart:
     return Chart(id="group", title="Group size", unit=unit, curves=curves, note=note)
 
 
+def feature_hits() -> Chart:
+    """How many of a step's demonstrated frames the frozen base had seen before."""
+    return Chart(
+        id="hits",
+        title="Stored features",
+        unit="share of the step's samples, 0 to 1",
+        curves=(Curve(series="service/feature_hits", label="found", color=3),),
+        smooth=False,
+        note="Samples whose features were kept from an earlier step: no forward, and none is billed.",
+    )
+
+
 def device_share(*, unit: str) -> Chart:
     """The job's part of the device time of the steps it took part in."""
     return Chart(

@@ -3,7 +3,7 @@
 import dataclasses
 
 from frontend.charts.model import Board, Chart, Curve, Group, Needs
-from frontend.charts.services import TRAINED, device_share, group_size
+from frontend.charts.services import TRAINED, device_share, feature_hits, group_size
 
 SFT = Board(
     unit="step",
@@ -54,6 +54,7 @@ SFT = Board(
                     curves=(dataclasses.replace(TRAINED, label="jobs", color=5),),
                 ),
                 device_share(unit="% of the step, yours"),
+                feature_hits(),
             ),
         ),
     ),

@@ -1,6 +1,7 @@
 """The store of demonstrations' features as an operator configured it."""
 
 from gpu_runtime.features.store import FeatureStore
+from gpu_runtime.protocol.messages import FeatureStoreStatus
 from gpu_runtime.services.config import RuntimeConfig
 from gpu_runtime.training.frames import StagingRoom
 
@@ -23,3 +24,16 @@ def build_features(config: RuntimeConfig, device: str) -> tuple[FeatureStore | N
         min_free_bytes=config.min_free_bytes,
     )
     return store, room
+
+
+def features_status(store: FeatureStore) -> FeatureStoreStatus:
+    """What the runtime tells of the store."""
+    now = store.status()
+    return FeatureStoreStatus(
+        hits=now.hits,
+        misses=now.misses,
+        ram_bytes=now.ram_bytes,
+        file_bytes=now.file_bytes,
+        entries=now.entries,
+        problem=now.problem,
+    )

@@ -10,7 +10,7 @@ from typing import Any
 from gpu_runtime.environments.registry import FAMILIES
 from gpu_runtime.inference.feature_handles import FeatureHandles
 from gpu_runtime.models.backbones.base import Backbone
-from gpu_runtime.placement.feature_store import build_features
+from gpu_runtime.placement.feature_store import build_features, features_status
 from gpu_runtime.placement.serving import build_inference, build_pool, build_rollout_desk
 from gpu_runtime.protocol.messages import RuntimeStatus
 from gpu_runtime.scheduler.errors import SchedulerError
@@ -81,6 +81,7 @@ class LocalRuntime:
             env_namespaces=tuple(self._families),
             starts=self.journal.starts,
             started_at_us=self._started_at_us,
+            feature_store=None if self.features is None else features_status(self.features),
         )
 
     def gateway(self) -> Gateway:

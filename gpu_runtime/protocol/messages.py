@@ -128,6 +128,17 @@ class ServiceStatus(Message):
     seats_total: int | None = None
 
 
+class FeatureStoreStatus(Message):
+    """What is kept of the frozen bases' features of demonstrations: counts since the start, bytes at the moment."""
+
+    hits: int
+    misses: int
+    ram_bytes: int
+    file_bytes: int
+    entries: int
+    problem: str | None = None  # why nothing is written to files any more
+
+
 class RuntimeStatus(Message):
     """The gateway's own account of itself."""
 
@@ -143,6 +154,7 @@ class RuntimeStatus(Message):
     env_namespaces: tuple[str, ...] | None = None  # of the simulators' ids, "" is ManiSkill's; None: not told
     starts: int | None = None  # of the runtime on this journal, the present one included; None: not told
     started_at_us: int | None = None  # the present start; None: not told
+    feature_store: FeatureStoreStatus | None = None  # None: not told, or nothing is kept
 
 
 # --- events -----------------------------------------------------------------------------------------------------

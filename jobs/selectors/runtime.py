@@ -8,7 +8,7 @@ from typing import Any
 from django.conf import settings
 from django.utils import timezone
 
-from gpu_runtime.protocol.messages import BaseModelInfo, RuntimeStatus
+from gpu_runtime.protocol.messages import BaseModelInfo, FeatureStoreStatus, RuntimeStatus
 from jobs.models import RuntimeSnapshot
 
 STALE_AFTER = timedelta(seconds=15)  # the relay looks every few seconds
@@ -24,6 +24,24 @@ class RuntimeState(StrEnum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class FeatureStoreReport:
+    """Kept features of demonstrations, of all labs together. Counts since the runtime's start."""
+
+    hits: int
+    misses: int
+    ram_bytes: int
+    file_bytes: int
+    entries: int
+    problem: str
+
+    @property
+    def hit_percent(self) -> float | None:
+        """Of all frames that were looked up; None where none was."""
+        asked = self.hits + self.misses
+        return 100 * self.hits / asked if asked else None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class RuntimeReport:
     state: RuntimeState
     reason: str
@@ -32,6 +50,7 @@ class RuntimeReport:
     services: list[dict[str, Any]]
     started_at: datetime | None = None  # of its process; None: not told
     restarts: int | None = None  # on its present journal, that is on these disks; None: not told
+    feature_store: FeatureStoreReport | None = None  # None: not told, or nothing is kept
 
 
 def runtime_report() -> RuntimeReport:
@@ -48,6 +67,20 @@ def runtime_report() -> RuntimeReport:
         services=[service.model_dump(mode="json") for service in status.services],
         started_at=None if status.started_at_us is None else _moment(status.started_at_us),
         restarts=None if status.starts is None else status.starts - 1,
+        feature_store=_features(status.feature_store),
+    )
+
+
+def _features(told: FeatureStoreStatus | None) -> FeatureStoreReport | None:
+    if told is None:
+        return None
+    return FeatureStoreReport(
+        hits=told.hits,
+        misses=told.misses,
+        ram_bytes=told.ram_bytes,
+        file_bytes=told.file_bytes,
+        entries=told.entries,
+        problem=told.problem or "",
     )
 
 

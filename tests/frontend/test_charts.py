@@ -99,6 +99,13 @@ def test_what_services_tell_looks_the_same_for_every_kind() -> None:
     }
 
 
+def test_the_share_of_stored_features_is_a_chart_of_fine_tuning_alone() -> None:
+    shown = {kind for kind in KIND_BOARDS for chart in every_chart(kind).values() if chart.id == "hits"}
+    assert shown == {"sft"}
+    (curve,) = every_chart("sft")["hits"].curves
+    assert (curve.series, every_chart("sft")["hits"].scale) == ("service/feature_hits", 1.0)
+
+
 @pytest.mark.parametrize("kind", KIND_BOARDS)
 def test_a_search_finds_a_chart_by_its_title_and_by_its_series(kind: str) -> None:
     for chart in every_chart(kind).values():

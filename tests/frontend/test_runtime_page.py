@@ -82,6 +82,22 @@ def test_what_is_not_measured_is_said_and_never_zero(alice: Person) -> None:
         assert told in said
 
 
+def test_stored_features_are_told_with_their_hit_rate_bytes_and_entries(alice: Person) -> None:
+    report()
+    assert "Stored features" not in read(alice), "a runtime that does not tell of them has no card"
+    store = {"hits": 30, "misses": 10, "ram_bytes": 3_000_000, "file_bytes": 52_000_000, "entries": 12_345}
+    RuntimeSnapshot.objects.all().delete()
+    report(feature_store=store)
+    said = words(read(alice))
+    for told in ("Frames found 75.0&nbsp;%", "In memory 3.0 MB", "On disk 52.0 MB", "Entries 12,345"):
+        assert told in said, told
+    RuntimeSnapshot.objects.all().delete()
+    report(feature_store=store | {"hits": 0, "misses": 0, "problem": "feature files: disk full"})
+    said = words(read(alice))
+    assert "none looked up" in said
+    assert "On disk 52.0 MB, feature files: disk full" in said
+
+
 def test_a_runtime_that_is_away_is_said_to_be_and_so_is_one_that_takes_nothing(alice: Person) -> None:
     assert "has not reported yet" in read(alice)
     report(accepting=False, reason="disk_full")
