@@ -2,7 +2,6 @@
 
 import torch
 
-from gpu_runtime.models.backbones.base import Backbone
 from gpu_runtime.models.backbones.loading import load_built_in, load_checkpoint
 from gpu_runtime.models.backbones.qwen3_vl import Qwen3VLBackbone
 from gpu_runtime.protocol.catalog import BaseModelEntry
@@ -23,7 +22,7 @@ def load_backbone(
     dtype: str = "float32",
     max_tokens_per_forward: int = DEFAULT_TOKENS_PER_FORWARD,
     vision_cache_bytes: int = 0,
-) -> Backbone:
+) -> Qwen3VLBackbone:
     """Load a base once per process; it stays resident and frozen.
 
     Raises ValueError naming the dtype, the architecture or the weights that don't fit.

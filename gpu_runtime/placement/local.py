@@ -11,6 +11,7 @@ import torch
 
 from gpu_runtime.models.backbones.base import Backbone
 from gpu_runtime.models.registry import DEFAULT_TOKENS_PER_FORWARD, load_backbone
+from gpu_runtime.models.token_budget import settle_token_budget
 from gpu_runtime.placement.http_server import build_server, open_socket
 from gpu_runtime.placement.roles import LocalRuntime
 from gpu_runtime.placement.state_folder import StateFolderUnusable, exclusive
@@ -31,10 +32,13 @@ def load_bases(config: RuntimeConfig) -> dict[str, Backbone]:
         max_tokens_per_forward=config.max_tokens_per_forward or DEFAULT_TOKENS_PER_FORWARD,
         vision_cache_bytes=config.vision_cache_bytes,
     )
-    bases = {}
+    bases: dict[str, Backbone] = {}
     for name, entry in config.bases.items():
         try:
-            bases[name] = load(entry)
+            base = load(entry)
+            if not config.max_tokens_per_forward:
+                settle_token_budget(base, config.state)
+            bases[name] = base
         except (ValueError, OSError) as error:
             raise ConfigurationError(f"base model {name}={entry.source}: {error}") from error
     return bases

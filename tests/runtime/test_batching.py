@@ -120,7 +120,9 @@ def test_micro_groups_hold_every_sample_once_within_the_limit(
     lengths: list[int], data: st.DataObject, max_tokens: int
 ) -> None:
     needs_text = data.draw(st.lists(st.booleans(), min_size=len(lengths), max_size=len(lengths)))
-    groups = micro_groups([prepared(n) for n in lengths], depths=[6 * needed for needed in needs_text], max_tokens=max_tokens)
+    groups = micro_groups(
+        [prepared(n) for n in lengths], depths=[6 * needed for needed in needs_text], max_tokens=max_tokens
+    )
     assert sorted(index for group in groups for index in group) == list(range(len(lengths)))
     for group in groups:
         assert len(group) == 1 or sum(lengths[index] for index in group) <= max_tokens

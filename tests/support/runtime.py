@@ -35,6 +35,7 @@ SETTINGS = {
     "JOYNEXUS_RUNTIME_TOKEN": TOKEN,
     "JOYNEXUS_BASE_MODELS": "tiny-qwen3-vl",
     "JOYNEXUS_RUNTIME_MIN_FREE_BYTES": "0",
+    "JOYNEXUS_RUNTIME_MAX_TOKENS_PER_FORWARD": "768",  # nothing is measured at a start
 }
 
 MLP = {"type": "mlp", "horizon": 2, "width": 32, "blocks": 1, "pca_dims": 8, "pca_frames": 16}

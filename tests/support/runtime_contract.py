@@ -59,6 +59,7 @@ def gateway(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
         **os.environ,
         "JOYNEXUS_RUNTIME_TOKEN": TOKEN,
         "JOYNEXUS_BASE_MODELS": "tiny-qwen3-vl",
+        "JOYNEXUS_RUNTIME_MAX_TOKENS_PER_FORWARD": "768",
         "OMP_NUM_THREADS": "1",
     }
     argv = [sys.executable, "-m", "gpu_runtime", "serve", "--state", str(folder / "state")]

@@ -159,7 +159,7 @@ def _probe(image: np.ndarray) -> tuple[Hashable, ...]:
 
 def _digest(image: np.ndarray) -> bytes:
     digest = hashlib.blake2b(f"{image.shape}".encode(), digest_size=_DIGEST_BYTES)
-    digest.update(np.ascontiguousarray(image))
+    digest.update(np.ascontiguousarray(image).data)
     return digest.digest()
 
 
