@@ -92,6 +92,9 @@ class RuntimeClient(Protocol):
     def checkpoints_delete(self, job_id: str, attempt: int) -> int:
         """Bytes freed; again is harmless. Refused with 409 while the attempt has not ended."""
 
+    def features_delete(self, version_id: str) -> int:
+        """Bytes freed; again is harmless. Refused with 409 while an attempt that has not ended trains on it."""
+
     def service_drain(self, service: str, reason: str) -> RuntimeStatus:
         """Give a service to no attempt that has not begun, until ``service_undrain``; a restart changes nothing."""
 
@@ -157,6 +160,9 @@ class HttpRuntimeClient:
 
     def checkpoints_delete(self, job_id: str, attempt: int) -> int:
         return _decode(BytesFreed, self._send("DELETE", f"/v1/jobs/{job_id}/{attempt}/checkpoints")).bytes
+
+    def features_delete(self, version_id: str) -> int:
+        return _decode(BytesFreed, self._send("DELETE", f"/v1/datasets/{version_id}/features")).bytes
 
     def service_drain(self, service: str, reason: str) -> RuntimeStatus:
         content = wire.encode(DrainService(reason=reason))

@@ -85,11 +85,14 @@ class FileTier:
             self._done(segment, damaged=[key for key, _ in wanted if key not in whole])
         return found
 
-    def forget(self, dataset: str) -> None:
-        """Remove every file of a dataset; reads under way end with what they have."""
+    def forget(self, dataset: str) -> int:
+        """Remove every file of a dataset and return their bytes; reads under way end with what they have."""
         with self._lock:
-            for segment in self._segments.pop(dataset, []):
+            segments = self._segments.pop(dataset, [])
+            freed = sum(segment.footprint for segment in segments)
+            for segment in segments:
                 self._drop(segment)
+        return freed
 
     def close(self) -> None:
         """Seal what is open, for the next process. Nothing may be called after it."""

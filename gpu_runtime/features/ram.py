@@ -47,10 +47,12 @@ class RamTier:
         self.bytes += entry.size
         return evicted
 
-    def forget(self, dataset: str) -> None:
-        """Drop everything of a dataset."""
+    def forget(self, dataset: str) -> int:
+        """Drop everything of a dataset; returns its bytes."""
         self._kept.pop(dataset, None)
-        self.bytes -= self._bytes.pop(dataset, 0)
+        freed = self._bytes.pop(dataset, 0)
+        self.bytes -= freed
+        return freed
 
     def _drop_oldest(self, dataset: str) -> None:
         _, entry = self._kept[dataset].popitem(last=False)

@@ -67,21 +67,24 @@ class FeatureStore:
         """The only door to a dataset's entries, for a job whose tenant was found to be allowed to read it."""
         return DatasetFeatures(self, dataset)
 
-    def forget(self, dataset: str) -> None:
-        """Drop everything of a deleted dataset; doors to it that are still open find and keep nothing."""
+    def forget(self, dataset: str) -> int:
+        """Drop everything of a deleted dataset and return its bytes; doors still open find and keep nothing."""
         with self._lock:
             self._forgotten.add(dataset)
-            self._ram.forget(dataset)
-            if self._files is not None:
-                self._files.forget(dataset)
+            freed = self._ram.forget(dataset)
+            return freed + (0 if self._files is None else self._files.forget(dataset))
 
-    def forget_version(self, version_id: str) -> None:
+    def forget_version(self, version_id: str) -> int:
         """``forget`` for every state of a dataset version's files, those that hold nothing yet included."""
         with self._lock:
             self._forgotten.add(version_id)
             names = {name for name in self._names() if name.rpartition("@")[0] == version_id}
-        for name in names:
-            self.forget(name)
+        return sum(self.forget(name) for name in names)
+
+    def versions(self) -> frozenset[str]:
+        """Ids of the dataset versions of which something is kept."""
+        with self._lock:
+            return frozenset(name.rpartition("@")[0] for name in self._names())
 
     def status(self) -> StoreStatus:
         with self._lock:

@@ -35,5 +35,6 @@ def features_status(store: FeatureStore) -> FeatureStoreStatus:
         ram_bytes=now.ram_bytes,
         file_bytes=now.file_bytes,
         entries=now.entries,
+        versions=tuple(sorted(store.versions())),
         problem=now.problem,
     )

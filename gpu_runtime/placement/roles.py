@@ -96,6 +96,7 @@ class LocalRuntime:
                 master=self.master,
                 artifacts=self.artifacts,
                 checkpoints=self.checkpoints,
+                features=self.features,
                 files=self._pools["files"],
             ),
             status=self.status,

@@ -136,6 +136,7 @@ class FeatureStoreStatus(Message):
     ram_bytes: int
     file_bytes: int
     entries: int
+    versions: tuple[str, ...] = ()  # ids of the dataset versions they are of, for the platform alone
     problem: str | None = None  # why nothing is written to files any more
 
 

@@ -61,6 +61,7 @@ class Gateway:
                 self._route("/v1/events", self._events, "GET"),
                 self._route(artifact, self._artifact, "GET"),
                 self._route(artifact, self._delete_artifact, "DELETE"),
+                self._route("/v1/datasets/{version_id}/features", self._delete_features, "DELETE"),
                 self._route(f"{service}/drain", self._drain, "POST"),
                 self._route(f"{service}/undrain", self._undrain, "POST"),
                 self._route("/v1/status", self._runtime, "GET"),
@@ -118,6 +119,9 @@ class Gateway:
 
     async def _delete_artifact(self, request: Request) -> Response:
         return _message(BytesFreed(bytes=await self._removal.artifact(request.path_params["id"])))
+
+    async def _delete_features(self, request: Request) -> Response:
+        return _message(BytesFreed(bytes=await self._removal.dataset_features(request.path_params["version_id"])))
 
     async def _drain(self, request: Request) -> Response:
         await self._drains.drain(request.path_params["service"], (await _body(DrainService, request)).reason)

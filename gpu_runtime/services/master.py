@@ -100,6 +100,11 @@ class Master:
         bound = ((run.submit, run.submit.policy) for run in self._runs.values())
         return next((submit for submit, policy in bound if policy and policy.artifact_id == artifact_id), None)
 
+    def trained_on(self, version_id: str) -> SubmitJob | None:
+        """An attempt that has not ended and is bound to a dataset version, if there is one."""
+        bound = ((run.submit, run.submit.dataset) for run in self._runs.values())
+        return next((submit for submit, dataset in bound if dataset and dataset.version_id == version_id), None)
+
     def is_live(self, job_id: str, attempt: int) -> bool:
         """Whether an attempt has not ended."""
         return workload_key(job_id, attempt) in self._runs

@@ -1,4 +1,4 @@
-"""Telling the runtime what it need not keep: deleted files, and checkpoints of attempts that ended a while ago.
+"""Telling the runtime what it need not keep: deleted files, old checkpoints, features of deleted datasets.
 
 Each is told until the runtime has said that it is gone: by message at once, by the sweep if that was lost or the
 runtime was away.
@@ -10,9 +10,11 @@ from uuid import UUID
 
 from django.utils import timezone
 
+from gpu_runtime.protocol.messages import FeatureStoreStatus
 from jobs.models import Artifact, ArtifactKind, JobAttempt
 from jobs.runtime_client import RuntimeClient, RuntimeRefused, RuntimeUnreachable
 from jobs.states import ATTEMPT_TERMINAL
+from tenants.datasets.models import DatasetVersion
 from tenants.scope import platform_scope
 
 logger = logging.getLogger(__name__)
@@ -67,3 +69,31 @@ def _remove_checkpoints(attempt: JobAttempt, runtime: RuntimeClient) -> bool:
         logger.info("checkpoints of job %s attempt %d stay for now: %s", attempt.job_id, attempt.number, error)
         return False
     return JobAttempt.objects.filter(pk=attempt.pk).update(checkpoints_removed_at=timezone.now()) == 1
+
+
+def features_sweep(told: FeatureStoreStatus | None, *, runtime: RuntimeClient) -> int:
+    """Have the runtime drop features of dataset versions that are deleted. Returns how many versions went.
+
+    It tells what it keeps until that is gone, so nothing is remembered here. Ids that are none of ours stay.
+    """
+    kept = [] if told is None else [version_id for version_id in told.versions if _is_uuid(version_id)]
+    with platform_scope():
+        known = {str(pk) for pk in DatasetVersion.objects.filter(pk__in=kept).values_list("pk", flat=True)}
+    deleted = [version_id for version_id in kept if version_id not in known]
+    return sum(_remove_features(version_id, runtime) for version_id in deleted[:_LIMIT])
+
+
+def _remove_features(version_id: str, runtime: RuntimeClient) -> bool:
+    try:
+        runtime.features_delete(version_id)
+    except (RuntimeUnreachable, RuntimeRefused) as error:
+        logger.info("features of dataset version %s stay for now: %s", version_id, error)
+        return False
+    return True
+
+
+def _is_uuid(text: str) -> bool:
+    try:
+        return str(UUID(text)) == text
+    except ValueError:
+        return False

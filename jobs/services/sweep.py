@@ -25,7 +25,7 @@ from jobs.services.caps import caps_sweep
 from jobs.services.dataset_import import imports_sweep
 from jobs.services.dispatch import AWAY_TOLD, RUNTIME_AWAY, Dispatch, job_dispatch, job_waits, jobs_ready
 from jobs.services.outbox import outbox_drain, outbox_prune
-from jobs.services.removal import removals_sweep
+from jobs.services.removal import features_sweep, removals_sweep
 from jobs.services.transition import job_transition
 from jobs.states import ATTEMPT_STATE_OF_WORKLOAD, ATTEMPT_TERMINAL, TERMINAL, AttemptState, JobState
 from tenants.datasets.services import sweep_unvalidated
@@ -77,7 +77,7 @@ def reconcile(*, runtime: RuntimeClient) -> Repaired:
             job_waits(job_id, reason=RUNTIME_AWAY, message=AWAY_TOLD)
     else:
         _with_runtime(runtime, status, repaired, deadline_s=monotonic() + _BUDGET_S)
-        repaired.removed = removals_sweep(runtime=runtime)
+        repaired.removed = removals_sweep(runtime=runtime) + features_sweep(status.feature_store, runtime=runtime)
     repaired.validations_sent = sweep_unvalidated()
     repaired.imports_sent = imports_sweep()
     return repaired

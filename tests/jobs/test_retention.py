@@ -2,13 +2,14 @@
 
 from datetime import timedelta
 from typing import Any
-from uuid import UUID
+from uuid import UUID, uuid4
 
 import pytest
 from django.utils import timezone
 
 from gpu_runtime.protocol.messages import WorkloadState
 from jobs.models import Artifact, Job, JobAttempt, OutboxMessage
+from jobs.runtime_client import RuntimeRefused
 from jobs.services.removal import CHECKPOINTS_KEPT, artifact_remove
 from jobs.services.retention import artifacts_expire
 from jobs.services.sweep import reconcile
@@ -17,7 +18,7 @@ from tenants.audit.models import AuditEvent
 from tenants.quotas.storage import storage_expected, storage_of
 from tenants.scope import platform_scope
 from tests.support.dataset_imports import recorded
-from tests.support.jobs import relay_all, reread, start_job
+from tests.support.jobs import make_version, relay_all, reread, start_job
 from tests.support.memory_runtime import InMemoryRuntime
 from tests.support.policy_jobs import make_policy_spec, start_policy_job
 from tests.support.service_steps import publish, succeed
@@ -208,3 +209,29 @@ def test_checkpoints_go_a_day_after_their_attempt_has_ended_and_not_before(
     assert reconcile(runtime=runtime).removed == 1
     assert runtime.checkpoints == {}
     assert reconcile(runtime=runtime).removed == 0
+
+
+def test_features_of_deleted_datasets_go_with_the_next_sweep_and_all_others_stay(
+    alice: Person, charlie: Person, runtime: InMemoryRuntime
+) -> None:
+    deleted, kept = str(uuid4()), [str(make_version(person).pk) for person in (alice, charlie)]
+    runtime.features = dict.fromkeys([deleted, *kept, "not-of-this-platform"], 1000)
+    assert reconcile(runtime=runtime).removed == 1
+    assert list(runtime.features) == [*kept, "not-of-this-platform"]
+    assert reconcile(runtime=runtime).removed == 0
+
+
+def test_features_that_could_not_be_deleted_are_tried_again(
+    runtime: InMemoryRuntime, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    runtime.features = {str(uuid4()): 1000}
+
+    def refuse(version_id: str) -> int:
+        raise RuntimeRefused(status=409, code="dataset_in_use", message=version_id)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(runtime, "features_delete", refuse)
+        assert reconcile(runtime=runtime).removed == 0
+    assert runtime.features
+    assert reconcile(runtime=runtime).removed == 1
+    assert runtime.features == {}

@@ -37,6 +37,10 @@ def test_checkpoints_of_an_attempt_that_nobody_knows_are_gone_already(served: Se
     assert served.client.checkpoints_delete(job_id, 1) == 0
 
 
+def test_features_of_a_dataset_that_none_are_kept_of_are_gone_already(served: Served) -> None:
+    assert served.client.features_delete("00000000-0000-4000-8000-000000000000") == 0
+
+
 def test_a_drained_service_takes_nothing_new_and_says_why_until_it_is_given_out_again(
     served: Served, job_id: str
 ) -> None:
@@ -53,6 +57,11 @@ def test_a_drained_service_takes_nothing_new_and_says_why_until_it_is_given_out_
         with pytest.raises(RuntimeRefused) as live:
             served.client.checkpoints_delete(job_id, 1)
         assert (live.value.status, live.value.code) == (409, "attempt_live")
+        bound = served.submit(job_id).dataset
+        assert bound is not None
+        with pytest.raises(RuntimeRefused) as used:
+            served.client.features_delete(bound.version_id)
+        assert (used.value.status, used.value.code) == (409, "dataset_in_use")
         served.client.cancel(job_id, 1)
     finally:
         for _ in range(2):

@@ -1,4 +1,4 @@
-"""Deleting what jobs left behind, through the gateway: artifacts, and checkpoints of attempts that have ended."""
+"""Deleting what jobs left behind, through the gateway: artifacts, checkpoints of ended attempts, features."""
 
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -122,6 +122,33 @@ async def test_checkpoints_go_once_their_attempt_has_ended_and_its_adapter_stays
     assert (await http.get(f"/v1/artifacts/{adapter.artifact_id}")).status_code == 200
 
 
+async def test_features_of_a_dataset_go_once_no_attempt_trains_on_it_and_nobody_elses(
+    http: httpx.AsyncClient, runtime: LocalRuntime, state: Path, datasets: Path, binding: DatasetBinding
+) -> None:
+    other = bind(datasets, make_dataset(datasets / "two", episodes=3))
+    done, kept = submit_message(other, job_id="kept", steps=2), submit_message(binding, steps=4)
+    await runtime.master.submit(done)
+    await ended(runtime, done)
+    await runtime.master.submit(kept)
+    path = f"/v1/datasets/{binding.version_id}/features"
+    live = await http.delete(path)
+    body = decode(ErrorBody, live.content)
+    assert (live.status_code, body.code, body.field) == (409, "dataset_in_use", "version_id")
+    assert "attempt 1 of job 'job'" in body.message
+    await ended(runtime, kept)
+    before = runtime.status().feature_store
+    assert before is not None
+    assert before.versions == (binding.version_id, other.version_id)
+    size = await freed(http, path)
+    after = runtime.status().feature_store
+    assert after is not None
+    assert after.versions == (other.version_id,), "nobody else's go"
+    assert size == before.ram_bytes + before.file_bytes - after.ram_bytes - after.file_bytes > 0
+    assert bytes_of(state / "features") == after.file_bytes > 0
+    assert await freed(http, path) == 0
+
+
 async def test_deleting_needs_the_token(http: httpx.AsyncClient, blind: Shelved) -> None:
-    for path in (f"/v1/artifacts/{blind.binding.artifact_id}", "/v1/jobs/job/1/checkpoints"):
+    artifact = f"/v1/artifacts/{blind.binding.artifact_id}"
+    for path in (artifact, "/v1/jobs/job/1/checkpoints", "/v1/datasets/version-one/features"):
         assert (await http.delete(path, headers={"authorization": "Bearer wrong"})).status_code == 401

@@ -12,6 +12,7 @@ from gpu_runtime.protocol.messages import (
     BaseModelInfo,
     Event,
     EventBatch,
+    FeatureStoreStatus,
     MetricsRecorded,
     RuntimeStatus,
     ServiceStatus,
@@ -75,6 +76,7 @@ class InMemoryRuntime:
         self.cancelled: list[tuple[str, int]] = []
         self.stops: dict[tuple[str, int], StopJob] = {}  # by attempt: the first ask, which stands
         self.checkpoints: dict[tuple[str, int], int] = {}  # by attempt: bytes
+        self.features: dict[str, int] = {}  # by dataset version: bytes
         self.drained: dict[str, str] = {}  # service -> reason
         self.forget()
 
@@ -102,6 +104,14 @@ class InMemoryRuntime:
             partition_bytes=0,
             env_seats_per_tenant=self.env_seats_per_tenant,
             env_namespaces=self.env_namespaces,
+            feature_store=FeatureStoreStatus(
+                hits=0,
+                misses=0,
+                ram_bytes=sum(self.features.values()),
+                file_bytes=0,
+                entries=len(self.features),
+                versions=tuple(self.features),
+            ),
         )
 
     def submit(self, message: SubmitJob) -> WorkloadStatus:
@@ -173,6 +183,15 @@ class InMemoryRuntime:
             sentence = f"attempt {attempt} of job {job_id} has not ended"
             raise RuntimeRefused(status=409, code="attempt_live", message=sentence, field="attempt")
         return self.checkpoints.pop((job_id, attempt), 0)
+
+    def features_delete(self, version_id: str) -> int:
+        self._reach()
+        for key, message in self.submitted.items():
+            bound = message.dataset is not None and message.dataset.version_id == version_id
+            if bound and self.states[key].state not in TERMINAL_WORKLOAD_STATES:
+                sentence = f"attempt {key[1]} of job {key[0]} is trained on dataset {version_id!r}"
+                raise RuntimeRefused(status=409, code="dataset_in_use", message=sentence, field="version_id")
+        return self.features.pop(version_id, 0)
 
     def service_drain(self, service: str, reason: str) -> RuntimeStatus:
         self._reach()

@@ -40,6 +40,8 @@ def _route(runtime: InMemoryRuntime, request: httpx.Request) -> httpx.Response:
             return _known(runtime.cancel(job_id, int(attempt), stop))
         case ["DELETE", "v1", "jobs", job_id, attempt, "checkpoints"]:
             return _answer(200, BytesFreed(bytes=runtime.checkpoints_delete(job_id, int(attempt))))
+        case ["DELETE", "v1", "datasets", version_id, "features"]:
+            return _answer(200, BytesFreed(bytes=runtime.features_delete(version_id)))
         case ["DELETE", "v1", "artifacts", artifact_id]:
             return _answer(200, BytesFreed(bytes=runtime.artifact_delete(artifact_id)))
         case ["POST", "v1", "services", service, "drain"]:
