@@ -44,7 +44,8 @@ class Stack:
         inherited = {key: value for key, value in os.environ.items() if not key.startswith(("JOYNEXUS_", "DJANGO_"))}
         for name in ("DATABASE_URL", "REDIS_URL"):
             inherited.pop(name, None)
-        return inherited | {"JOYNEXUS_STATE": str(self.state), "OMP_NUM_THREADS": "1"} | self._servers
+        fixed = {"OMP_NUM_THREADS": "1", "JOYNEXUS_RUNTIME_MAX_TOKENS_PER_FORWARD": "768"}  # nothing is measured
+        return inherited | {"JOYNEXUS_STATE": str(self.state)} | fixed | self._servers
 
     def start(self) -> None:
         with self.log.open("ab") as out:
