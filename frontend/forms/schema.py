@@ -84,7 +84,7 @@ class _Reader:
         members = []
         needed, whole = set(schema.get("required", ())), default or {}
         for key, field in schema["properties"].items():
-            if "const" in field:  # the tag of a choice
+            if "const" in field or field.get("x-api-only"):  # the tag of a choice, or what only the API takes
                 continue
             own = field.get("default")
             members.append(

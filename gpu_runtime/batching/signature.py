@@ -28,9 +28,13 @@ class PrefixSignature:
     views: tuple[ImageView, ...]  # in prompt order
     query_tokens: int
     taps: tuple[str, ...]  # sorted
+    adapter: str = ""  # identity of the low-rank updates that the features are made with; none: the base as it is
 
     def to_json(self) -> dict[str, object]:
-        return asdict(self) | {"views": [asdict(view) for view in self.views], "taps": list(self.taps)}
+        fields = asdict(self) | {"views": [asdict(view) for view in self.views], "taps": list(self.taps)}
+        if not self.adapter:
+            del fields["adapter"]  # a prefix without one hashes as it did before there were any
+        return fields
 
     @classmethod
     def from_json(cls, value: dict[str, object]) -> "PrefixSignature":

@@ -17,6 +17,7 @@ from gpu_runtime.inference.messages import Mode, PredictRequest
 from gpu_runtime.models.actor_critic import ActorCritic
 from gpu_runtime.models.backbones.base import Backbone
 from gpu_runtime.models.heads.base import Features
+from gpu_runtime.models.lora.identity import freeze_adapter
 from gpu_runtime.models.policy import Policy
 
 
@@ -34,6 +35,7 @@ class ServedPolicy:
 
     def __init__(self, policy: Policy, backbone: Backbone, models: ActorCritic | None = None) -> None:
         self.policy, self.backbone, self._models = policy, backbone, models
+        self.lora = policy.lora  # what its features are made with, frozen like the head
         self.taps = policy.taps  # the critic reads what the head reads
         self.query_tokens = policy.query_tokens
         self._view_sizes = [(view.height, view.width) for view in policy.views]
@@ -134,4 +136,6 @@ def _frozen_copy(policy: Policy) -> Policy:
     own.head = copy.deepcopy(policy.head).eval().requires_grad_(False)
     for parameter in own.head.parameters():
         parameter.grad = None
+    if policy.lora is not None:
+        own.lora = freeze_adapter(copy.deepcopy(policy.lora))
     return own

@@ -12,6 +12,7 @@ from gpu_runtime.inference.feature_handles import FeatureHandles
 from gpu_runtime.inference.messages import Handle, PredictRequest
 from gpu_runtime.inference.served_policy import Decision, ServedPolicy
 from gpu_runtime.models.heads.base import Features
+from gpu_runtime.models.lora.encode import encode_with
 from gpu_runtime.protocol.ids import RequestId
 from gpu_runtime.scheduler.accounting import MeasuredStep
 
@@ -134,7 +135,8 @@ def _forward(members: Sequence[PredictMember]) -> dict[RequestId, list[Features]
         replace(feature, scope=member.request.tenant_id) for member in members for feature in member.request.features
     ]
     taps = [member.policy.taps for member in members for _ in member.request.features]
-    encoded = iter(members[0].policy.backbone.encode(inputs, taps))
+    adapters = [member.policy.lora for member in members for _ in member.request.features]
+    encoded = iter(encode_with(members[0].policy.backbone, inputs, taps, adapters))
     return {member.request_id: [next(encoded) for _ in member.request.features] for member in members}
 
 

@@ -86,7 +86,8 @@ class ActorCritic:
         """A frozen copy: what rollouts run while training goes on. The reference is not copied; nothing changes it."""
         reference, self.reference = self.reference, None
         try:
-            frozen = copy.deepcopy(self)
+            lora = self.policy.lora  # reinforcement learning never changes it
+            frozen = copy.deepcopy(self, {} if lora is None else {id(lora): lora})
         finally:
             self.reference = reference
         frozen.reference = reference

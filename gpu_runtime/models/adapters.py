@@ -18,8 +18,10 @@ from gpu_runtime.models.errors import (
     StatisticsMissing,
     TensorMismatch,
 )
-from gpu_runtime.models.export import PROBE, WEIGHTS
+from gpu_runtime.models.export import LORA_FOLDER, PROBE, WEIGHTS
 from gpu_runtime.models.folders import sha256
+from gpu_runtime.models.lora.identity import freeze_adapter
+from gpu_runtime.models.lora.peft_files import load_peft
 from gpu_runtime.models.manifest import AdapterManifest, read_manifest
 from gpu_runtime.models.observations import Observations
 from gpu_runtime.models.policy import Policy
@@ -29,6 +31,7 @@ from gpu_runtime.models.weights import fill_module, read_tensors
 from gpu_runtime.protocol.catalog import DEFAULT_BASE_MODELS, parse_base_models
 
 EXPECTED_FILES = frozenset({WEIGHTS, PROBE, *statistics_files.NAMES})
+LORA_FILES = frozenset(f"{LORA_FOLDER}/{name}" for name in ("adapter_config.json", "adapter_model.safetensors"))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -61,6 +64,7 @@ def load_adapter(folder: Path, backbone: Backbone, *, device: torch.device | str
         folder, key=manifest.norm.unnorm_key, expected_hash=manifest.norm.statistics_hash
     )
     policy = _build(manifest, backbone, statistics, device)
+    _fill_lora(policy, folder, backbone)
     _check_prefix(manifest, policy.signature(backbone))
     _fill(policy, folder, manifest)
     return Adapter(policy=policy, manifest=manifest, probe=_read_probe(folder, manifest))
@@ -75,8 +79,9 @@ def _check_base(manifest: AdapterManifest, backbone: Backbone) -> None:
 
 def _check_files(folder: Path, manifest: AdapterManifest) -> None:
     listed = {entry.path: entry for entry in manifest.files}
-    if listed.keys() != EXPECTED_FILES:
-        raise ManifestInvalid(f"files: {sorted(listed)}, allowed: {sorted(EXPECTED_FILES)}")
+    expected = EXPECTED_FILES if manifest.spec.lora is None else EXPECTED_FILES | LORA_FILES
+    if listed.keys() != expected:
+        raise ManifestInvalid(f"files: {sorted(listed)}, allowed: {sorted(expected)}")
     for name, entry in sorted(listed.items()):
         of_statistics = name in statistics_files.NAMES
         if not (folder / name).is_file():
@@ -98,6 +103,7 @@ def _build(
             statistics=statistics,
             tap_width=backbone.tap_width,
             device=device,
+            base=backbone,
         )
     except ValueError as error:
         raise ManifestInvalid(f"spec: {error}") from error
@@ -112,6 +118,17 @@ def _check_prefix(manifest: AdapterManifest, current: PrefixSignature) -> None:
         raise ManifestInvalid("prefix_signature does not follow from prefix")
     if current.hash != stored.hash:
         raise PrefixMismatch(f"the prefix differs in {', '.join(current.difference(stored))}")
+
+
+def _fill_lora(policy: Policy, folder: Path, backbone: Backbone) -> None:
+    """Take up the updates of the base; from here on they only act. The prefix then proves that they are whole."""
+    if policy.lora is None:
+        return
+    loaded = load_peft(folder / LORA_FOLDER, backbone)
+    if (loaded.spec.scaling, loaded.paths) != (policy.lora.spec.scaling, policy.lora.paths):
+        raise ManifestInvalid(f"spec.lora: {policy.lora.spec}, but {LORA_FOLDER} holds {loaded.spec}")
+    fill_module(policy.lora, loaded.state_dict(), source=LORA_FOLDER)
+    freeze_adapter(policy.lora)
 
 
 def _fill(policy: Policy, folder: Path, manifest: AdapterManifest) -> None:

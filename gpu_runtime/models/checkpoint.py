@@ -1,6 +1,7 @@
 """A slot on disk: everything that resuming needs to equal never having stopped.
 
 head.safetensors       weights and fitted feature statistics
+lora.safetensors       low-rank updates of the base, where the job trains any
 optimizer.safetensors  AdamW's moments and step counts, by parameter name
 random.safetensors     state of the tenant's generator
 slot.json              specification, schema, statistics, step, consumed partitions, hashes of the files above
@@ -16,6 +17,7 @@ from pydantic import ValidationError
 
 from gpu_runtime.models.errors import AdapterError, CheckpointError
 from gpu_runtime.models.folders import atomic_folder, listing, sha256, write_json
+from gpu_runtime.models.lora.adapter import AdaptableBase
 from gpu_runtime.models.policy import Policy
 from gpu_runtime.models.slots import Slot
 from gpu_runtime.models.weights import fill_module, read_tensors, write_tensors
@@ -23,6 +25,7 @@ from gpu_runtime.protocol.schema import DatasetSchema, DatasetStatistics
 from gpu_runtime.protocol.specs import SftJobSpec
 
 FORMAT = 1
+LORA = "lora.safetensors"
 MOMENTS = ("step", "exp_avg", "exp_avg_sq")
 
 
@@ -30,8 +33,9 @@ def save_slot(slot: Slot, folder: Path) -> None:
     """Write a checkpoint; ``folder`` is there completely or not at all."""
     with atomic_folder(folder) as temporary:
         write_tensors(temporary / "head.safetensors", slot.policy.head.state_dict())
-        named = dict(slot.policy.head.named_parameters())
-        write_tensors(temporary / "optimizer.safetensors", moments(slot.optimizer, named))
+        if slot.lora is not None:
+            write_tensors(temporary / LORA, slot.lora.state_dict())
+        write_tensors(temporary / "optimizer.safetensors", moments(slot.optimizer, slot.named_parameters()))
         write_tensors(temporary / "random.safetensors", {"generator": slot.generator.get_state()})
         write_json(temporary / "slot.json", _document(slot) | {"files": listing(temporary)})
 
@@ -42,6 +46,7 @@ def load_slot(
     tap_width: Callable[[str], int],
     spec: SftJobSpec | None = None,
     device: torch.device | str = "cpu",
+    base: AdaptableBase | None = None,
 ) -> Slot:
     """Rebuild a slot. Raises CheckpointError for an incomplete or altered folder, or one of another ``spec``."""
     document = read_document(folder)
@@ -55,11 +60,14 @@ def load_slot(
             statistics=DatasetStatistics.model_validate(document["statistics"]),
             tap_width=tap_width,
             device=device,
+            base=base,
         )
         policy.head.allocate(document["fit_shape"])
         fill_module(policy.head, read_tensors(folder / "head.safetensors"), source="head.safetensors")
+        if policy.lora is not None:
+            fill_module(policy.lora, read_tensors(folder / LORA), source=LORA)
         return _restore(Slot(policy), folder, document)
-    except (KeyError, TypeError, ValidationError, AdapterError) as error:
+    except (KeyError, TypeError, OSError, ValidationError, AdapterError) as error:
         raise CheckpointError(f"{folder.name}: {type(error).__name__}: {error}") from error
 
 
@@ -116,8 +124,7 @@ def restore_moments(
 
 
 def _restore(slot: Slot, folder: Path, document: dict[str, Any]) -> Slot:
-    named = dict(slot.policy.head.named_parameters())
-    restore_moments(slot.optimizer, named, read_tensors(folder / "optimizer.safetensors"))
+    restore_moments(slot.optimizer, slot.named_parameters(), read_tensors(folder / "optimizer.safetensors"))
     slot.generator.set_state(read_tensors(folder / "random.safetensors")["generator"])
     slot.step = int(document["step"])
     slot.consumed.extend(document["consumed"])

@@ -2,6 +2,7 @@
 
 adapter.safetensors      head weights and fitted feature statistics
 norm_stats.json          openpi's shape            dataset_statistics.json  StarVLA's shape
+lora/                    low-rank updates of the base in PEFT's format, where the policy has any
 probe.safetensors        the live policy's actions on recorded frames (after RL: with the observations themselves)
 manifest.json            everything else, and the hash of every file
 """
@@ -20,12 +21,14 @@ from gpu_runtime.models import statistics_files
 from gpu_runtime.models.backbones.base import Backbone
 from gpu_runtime.models.folders import atomic_folder, listing, write_json
 from gpu_runtime.models.heads.flow import TIME_CONVENTION
+from gpu_runtime.models.lora.peft_files import save_peft
 from gpu_runtime.models.manifest import NAME, AdapterManifest, seal
 from gpu_runtime.models.policy import STATE_MODE, Policy
 from gpu_runtime.models.probe import Probe
 from gpu_runtime.models.weights import write_tensors
 
 WEIGHTS = "adapter.safetensors"
+LORA_FOLDER = "lora"
 PROBE = "probe.safetensors"
 PACKAGES = ("joynexus", "torch", "transformers", "safetensors", "numpy")
 
@@ -75,6 +78,8 @@ def export_adapter(
     policy = slot.policy
     with atomic_folder(folder) as temporary:
         write_tensors(temporary / WEIGHTS, policy.head.state_dict(), {"format": "pt"})
+        if policy.lora is not None:
+            save_peft(policy.lora, temporary / LORA_FOLDER, backbone.info)
         write_tensors(temporary / PROBE, _probe_tensors(probe))
         key = policy.spec.dataset.id
         statistics_files.write_statistics(

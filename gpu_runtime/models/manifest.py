@@ -13,7 +13,8 @@ from gpu_runtime.protocol.schema import DatasetSchema
 from gpu_runtime.protocol.specs import SftJobSpec
 
 SCHEMA_MAJOR = 1
-SCHEMA_VERSION = f"{SCHEMA_MAJOR}.1"  # 1.1: the policy that training started from, probes without a dataset
+SCHEMA_VERSION = f"{SCHEMA_MAJOR}.2"
+"""1.1: the policy that training started from, probes without a dataset. 1.2: low-rank updates of the base."""
 NAME = "manifest.json"
 
 

@@ -21,11 +21,16 @@ def learning_rate(spec: OptimizerSpec, *, step: int, total_steps: int) -> float:
     return spec.lr * (spec.min_lr_ratio + (1 - spec.min_lr_ratio) * cosine)
 
 
-def build_optimizer(spec: OptimizerSpec, module: nn.Module) -> torch.optim.AdamW:
-    """AdamW; weight decay on matrices only, never on biases, norms and learned tokens' scales."""
+def build_optimizer(spec: OptimizerSpec, module: nn.Module, lora: nn.Module | None = None) -> torch.optim.AdamW:
+    """AdamW; weight decay on the head's matrices only, never on biases, norms and learned tokens' scales.
+
+    Low-rank updates are a group of their own, without decay: it would pull A away from where B still is zero.
+    """
     matrices = [p for p in module.parameters() if p.ndim >= 2]
     vectors = [p for p in module.parameters() if p.ndim < 2]
     groups = [{"params": matrices, "weight_decay": spec.weight_decay}, {"params": vectors, "weight_decay": 0.0}]
+    if lora is not None:
+        groups.append({"params": list(lora.parameters()), "weight_decay": 0.0})
     return torch.optim.AdamW(groups, lr=spec.lr, betas=spec.betas, eps=spec.eps, fused=True)
 
 

@@ -4,6 +4,7 @@ Shapes: B samples, H horizon, A action dims, S state dims.
 """
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 
 import numpy as np
 import torch
@@ -16,9 +17,12 @@ from gpu_runtime.models.backbones.base import Backbone
 from gpu_runtime.models.errors import BatchMismatch, HeadConfigurationError
 from gpu_runtime.models.heads.base import Features
 from gpu_runtime.models.heads.registry import build_head
+from gpu_runtime.models.lora.adapter import AdaptableBase, LoraAdapter
+from gpu_runtime.models.lora.identity import adapter_identity
 from gpu_runtime.protocol.schema import DatasetSchema, DatasetStatistics
 from gpu_runtime.protocol.specs import SftJobSpec
 
+LORA_STREAM = 0x10A  # keeps an adapter's first weights apart from the head's
 STATE_MODE = "mean_std"  # proprioception is z-scored with a floor under the spread, whatever the actions use
 
 
@@ -33,8 +37,12 @@ class Policy:
         statistics: DatasetStatistics,
         tap_width: Callable[[str], int],
         device: torch.device | str = "cpu",
+        base: AdaptableBase | None = None,
     ) -> None:
-        """Untrained, drawn from the job's seed. Raises HeadConfigurationError for a state that isn't there."""
+        """Untrained, drawn from the job's seed; ``base`` is what an adapter that the spec asks for is made for.
+
+        Raises HeadConfigurationError for a state or a base that isn't there.
+        """
         self.spec, self.schema, self.statistics = spec, schema, statistics
         self.device = torch.device(device)
         self.state_dim = _state_dim(spec, schema, statistics)
@@ -47,6 +55,7 @@ class Policy:
             tap_width=tap_width,
             generator=torch.Generator().manual_seed(spec.training.seed),
         ).to(self.device)
+        self.lora = None if spec.lora is None else _adapter(spec, base)
 
     @property
     def taps(self) -> frozenset[str]:
@@ -71,8 +80,9 @@ class Policy:
         )
 
     def signature(self, backbone: Backbone) -> PrefixSignature:
-        """The prefix contract of this policy on ``backbone``."""
-        return backbone.signature(views=self.views, query_tokens=self.query_tokens, taps=self.taps)
+        """The prefix contract of this policy on ``backbone``: with an adapter its features are its own."""
+        prefix = backbone.signature(views=self.views, query_tokens=self.query_tokens, taps=self.taps)
+        return prefix if self.lora is None else replace(prefix, adapter=adapter_identity(self.lora))
 
     @property
     def horizon(self) -> int:
@@ -119,6 +129,16 @@ class Policy:
             mask_BH=batch.mask_BH,
             mean_action_A=np.asarray(self.statistics.action.mean),
         )
+
+
+def _adapter(spec: SftJobSpec, base: AdaptableBase | None) -> LoraAdapter:
+    """The updates that the spec asks for, at their start: they change nothing yet."""
+    assert spec.lora is not None
+    if base is None:
+        raise HeadConfigurationError("lora: given, allowed: none where the policy is made without its base")
+    adapter = LoraAdapter(spec.lora, base)
+    adapter.reset_parameters(torch.Generator().manual_seed(spec.training.seed ^ (LORA_STREAM << 32)))
+    return adapter
 
 
 def _state_dim(spec: SftJobSpec, schema: DatasetSchema, statistics: DatasetStatistics) -> int:

@@ -14,6 +14,7 @@ from gpu_runtime.batching.canonicalize import to_features
 from gpu_runtime.batching.feature import VLAFeature
 from gpu_runtime.data.samples import FrameRef, SampleSource
 from gpu_runtime.models.backbones.base import Backbone
+from gpu_runtime.models.lora.encode import encode_with
 from gpu_runtime.models.observations import Observations
 from gpu_runtime.models.policy import Policy
 
@@ -66,5 +67,6 @@ def probe_observations(
 def _act(
     policy: Policy, backbone: Backbone, samples: Sequence[VLAFeature], state_NS: np.ndarray | None, seed: int
 ) -> np.ndarray:
-    features = backbone.encode(samples, [policy.taps] * len(samples))
+    count = len(samples)
+    features = encode_with(backbone, samples, [policy.taps] * count, [policy.lora] * count)
     return policy.act(features, state_NS, seed=seed)

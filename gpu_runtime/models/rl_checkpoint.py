@@ -1,5 +1,6 @@
 """A reinforcement-learning slot on disk: resuming equals never having stopped, reference and critic included.
 
+lora.safetensors         the policy's low-rank updates of the base, where it has any; they stay as they are
 head.safetensors         weights of the policy's head, as in a checkpoint of imitation
 exploration.safetensors  what its noise follows from: log-std, noise network, noise level
 value.safetensors        the critic, where there is one
@@ -16,9 +17,10 @@ from typing import Any
 
 import torch
 
-from gpu_runtime.models.checkpoint import FORMAT, moments, read_document, restore_moments
+from gpu_runtime.models.checkpoint import FORMAT, LORA, moments, read_document, restore_moments
 from gpu_runtime.models.errors import AdapterError, CheckpointError
 from gpu_runtime.models.folders import atomic_folder, listing, write_json
+from gpu_runtime.models.lora.adapter import AdaptableBase
 from gpu_runtime.models.observations import Observations
 from gpu_runtime.models.policy import Policy
 from gpu_runtime.models.rl_slots import RlSlot
@@ -34,6 +36,8 @@ def save_rl_slot(slot: RlSlot, folder: Path) -> None:
     models = slot.models
     with atomic_folder(folder) as temporary:
         write_tensors(temporary / "head.safetensors", slot.policy.head.state_dict())
+        if slot.lora is not None:
+            write_tensors(temporary / LORA, slot.lora.state_dict())
         write_tensors(temporary / "exploration.safetensors", models.actor.exploration_state())
         if models.critic is not None:
             write_tensors(temporary / "value.safetensors", models.critic.state_dict())
@@ -53,6 +57,7 @@ def load_rl_slot(
     tap_width: Callable[[str], int],
     spec: RlJobSpec | None = None,
     device: torch.device | str = "cpu",
+    base: AdaptableBase | None = None,
 ) -> RlSlot:
     """Rebuild a slot. Raises CheckpointError for an altered folder, or one of another kind or ``spec``."""
     document = read_document(folder)
@@ -68,8 +73,11 @@ def load_rl_slot(
             statistics=DatasetStatistics.model_validate(document["statistics"]),
             tap_width=tap_width,
             device=device,
+            base=base,
         )
         policy.head.allocate(document["fit_shape"])
+        if policy.lora is not None:
+            fill_module(policy.lora, read_tensors(folder / LORA), source=LORA)
         slot = RlSlot(
             policy,
             ActorCriticSpec.model_validate(document["actor_critic"]),
@@ -79,7 +87,7 @@ def load_rl_slot(
             job=job,
         )
         return _restore(slot, folder, document)
-    except (KeyError, TypeError, ValueError, AdapterError) as error:
+    except (KeyError, TypeError, ValueError, OSError, AdapterError) as error:
         if isinstance(error, CheckpointError):
             raise
         raise CheckpointError(f"{folder.name}: {type(error).__name__}: {error}") from error

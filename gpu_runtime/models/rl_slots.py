@@ -15,6 +15,8 @@ from torch import Tensor, nn
 from gpu_runtime.models.actor_critic import ActorCritic
 from gpu_runtime.models.errors import NonFiniteGradient, NonFiniteLoss
 from gpu_runtime.models.heads.base import Features
+from gpu_runtime.models.lora.adapter import LoraAdapter
+from gpu_runtime.models.lora.identity import freeze_adapter
 from gpu_runtime.models.observations import Observations
 from gpu_runtime.models.optimization import clip_gradients, gradient_norm, learning_rate
 from gpu_runtime.models.policy import Policy
@@ -44,6 +46,8 @@ class RlSlot:
         """Start from ``policy`` as it is; its weights change in place. The learning rate follows the steps."""
         self.policy, self.spec, self.optimizer_spec, self.job = policy, spec, optimizer, job
         self.total_steps, self.seed = total_steps, seed
+        if policy.lora is not None:
+            freeze_adapter(policy.lora)  # heads and critic learn from rewards, the features stay what they are
         self.models = ActorCritic(policy, spec, seed=seed)
         self.optimizer = torch.optim.AdamW(
             _groups(self.models, optimizer), betas=optimizer.betas, eps=optimizer.eps, fused=True
@@ -79,6 +83,11 @@ class RlSlot:
     def query_tokens(self) -> int:
         """Action queries its prompts end with."""
         return self.policy.query_tokens
+
+    @property
+    def lora(self) -> LoraAdapter | None:
+        """The frozen updates that its features are made with; None: the base as it is."""
+        return self.policy.lora
 
     @property
     def needs_fit(self) -> bool:

@@ -17,6 +17,7 @@ from gpu_runtime.data.samples import SampleBatch
 from gpu_runtime.models.action_error import ActionError
 from gpu_runtime.models.errors import BatchMismatch, NonFiniteGradient, NonFiniteLoss
 from gpu_runtime.models.heads.base import Features, HeadInputs, LossParts
+from gpu_runtime.models.lora.adapter import AdaptableBase, LoraAdapter
 from gpu_runtime.models.optimization import apply_update, build_optimizer, gradient_norm, learning_rate
 from gpu_runtime.models.policy import Policy
 from gpu_runtime.models.statistics_guard import StatisticsGuard
@@ -43,9 +44,9 @@ class Slot:
     def __init__(self, policy: Policy) -> None:
         spec = policy.spec
         self.policy = policy
-        self.optimizer = build_optimizer(spec.optimizer, policy.head)
+        self.optimizer = build_optimizer(spec.optimizer, policy.head, policy.lora)
         self.generator = torch.Generator().manual_seed(spec.training.seed ^ (TRAINING_STREAM << 32))
-        self._named_parameters = tuple(policy.head.named_parameters())  # walking the modules takes its time
+        self._named_parameters = tuple(self.named_parameters().items())  # walking the modules takes its time
         self.step = 0
         self.consumed: deque[str] = deque(maxlen=CONSUMED_KEPT)
         self.action_guard = StatisticsGuard(policy.actions)
@@ -60,9 +61,15 @@ class Slot:
         statistics: DatasetStatistics,
         tap_width: Callable[[str], int],
         device: torch.device | str = "cpu",
+        base: AdaptableBase | None = None,
     ) -> "Slot":
-        """A fresh slot at policy version 0; ``tap_width`` is the backbone's feature width at a tap."""
-        return cls(Policy(spec=spec, schema=schema, statistics=statistics, tap_width=tap_width, device=device))
+        """A fresh slot at policy version 0; ``tap_width`` is the backbone's feature width at a tap.
+
+        ``base``: the backbone itself, which a slot with an adapter needs.
+        """
+        return cls(
+            Policy(spec=spec, schema=schema, statistics=statistics, tap_width=tap_width, device=device, base=base)
+        )
 
     @property
     def spec(self) -> SftJobSpec:
@@ -95,6 +102,18 @@ class Slot:
     def query_tokens(self) -> int:
         """Action queries its prompts end with."""
         return self.policy.query_tokens
+
+    @property
+    def lora(self) -> LoraAdapter | None:
+        """The updates that its features are made with; None: the base as it is."""
+        return self.policy.lora
+
+    def named_parameters(self) -> dict[str, torch.nn.Parameter]:
+        """Every trained parameter: the head's, then ``lora.*``."""
+        named = dict(self.policy.head.named_parameters())
+        if self.policy.lora is not None:
+            named |= {f"lora.{name}": parameter for name, parameter in self.policy.lora.named_parameters()}
+        return named
 
     @property
     def needs_fit(self) -> bool:

@@ -5,6 +5,7 @@ from typing import Annotated, Literal
 from pydantic import ConfigDict, Field, model_validator
 
 from gpu_runtime.protocol.base import Message, shown
+from gpu_runtime.protocol.lora import LoraSpec
 from gpu_runtime.protocol.ordering import OrderedSpec
 
 Tap = Annotated[
@@ -288,6 +289,13 @@ class SftJobSpec(OrderedSpec):
         Literal["quantile", "mean_std", "min_max"],
         Field(description="Scale of actions and state: q01/q99, z-score or min/max of the dataset."),
     ] = "quantile"
+    lora: Annotated[
+        LoraSpec | None,
+        Field(
+            description="Low-rank updates of the base's text, trained with the head. None: the base as it is.",
+            json_schema_extra=shown(label="LoRA on the base") | {"x-api-only": True},
+        ),
+    ] = None
 
     @property
     def total_steps(self) -> int:

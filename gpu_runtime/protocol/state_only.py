@@ -1,4 +1,4 @@
-"""Policies without cameras: they act on their state alone, and the base is shown the instruction only."""
+"""What a policy can do without, and what would do nothing for it: cameras, and updates of the base's text."""
 
 from gpu_runtime.protocol.specs import OftHeadSpec, SftJobSpec
 
@@ -17,3 +17,11 @@ def why_it_needs_cameras(spec: SftJobSpec) -> str | None:
     if head.tap in IMAGE_TAPS:
         return f"head.tap {head.tap!r} reads images; allowed without cameras: layer:n"
     return None
+
+
+def why_lora_is_useless(spec: SftJobSpec) -> str | None:
+    """Why updates of the base's text would change nothing that the head reads; None where they do."""
+    head = spec.head
+    if isinstance(head, OftHeadSpec) or head.tap not in IMAGE_TAPS:
+        return None
+    return f"head.tap {head.tap!r} is read before the text layers that LoRA updates; allowed with it: layer:n"

@@ -11,7 +11,7 @@ from typing import Literal
 from uuid import uuid4
 
 from gpu_runtime.models.export import Provenance, export_adapter
-from gpu_runtime.models.folders import sha256
+from gpu_runtime.models.folders import listing, sha256
 from gpu_runtime.models.probe import Probe
 from gpu_runtime.protocol.messages import ArtifactFile, ArtifactPublished
 from gpu_runtime.store.files import remove, sweep_unfinished, sync_folder, write_atomic
@@ -122,7 +122,7 @@ class Artifacts:
             policy_version=slot.policy_version,
             bytes=archive.stat().st_size,
             sha256=sha256(archive),
-            files=tuple(_describe(path) for path in sorted(folder.iterdir())),
+            files=tuple(ArtifactFile.model_validate(entry) for entry in listing(folder)),
             manifest=manifest.model_dump(mode="json"),
         )
 

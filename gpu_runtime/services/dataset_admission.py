@@ -9,7 +9,7 @@ from gpu_runtime.models.heads.registry import HEADS
 from gpu_runtime.protocol.messages import DatasetBinding, SubmitJob
 from gpu_runtime.protocol.schema import DatasetSummary
 from gpu_runtime.protocol.specs import MlpHeadSpec, SftJobSpec
-from gpu_runtime.protocol.state_only import IMAGE_TAPS, why_it_needs_cameras
+from gpu_runtime.protocol.state_only import IMAGE_TAPS, why_it_needs_cameras, why_lora_is_useless
 from gpu_runtime.services.errors import InvalidSubmit
 from gpu_runtime.training.work import image_bytes
 
@@ -24,6 +24,7 @@ def admit_sft(submit: SubmitJob, *, datasets: Path, bases: Mapping[str, Backbone
     _check_dataset(spec, binding.summary)
     _check_prompts(spec, binding.summary, bases[spec.base_model])
     _check_size(spec, binding.summary, batch_bytes_max)
+    _check_lora(spec, bases[spec.base_model])
     if spec.dataset.id != binding.version_id:
         raise InvalidSubmit(
             "dataset_mismatch",
@@ -90,6 +91,26 @@ def _check_prompts(spec: SftJobSpec, summary: DatasetSummary, backbone: Backbone
             f" images: {', '.join(IMAGE_TAPS)}"
         )
         raise InvalidSubmit("ragged_prompts", message, "spec.head.tap")
+
+
+def _check_lora(spec: SftJobSpec, backbone: Backbone) -> None:
+    """An adapter must reach what the head reads, and be smaller than what it updates."""
+    if spec.lora is None:
+        return
+    if (why := why_lora_is_useless(spec)) is not None:
+        raise InvalidSubmit("lora_without_effect", f"lora: {why}", "spec.lora")
+    found = {
+        path: module
+        for path, module in backbone.lora_modules().items()
+        if path.rpartition(".")[2] in spec.lora.target_modules
+    }
+    if not found:
+        message = f"target_modules {list(spec.lora.target_modules)}: base model {spec.base_model} has none of them"
+        raise InvalidSubmit("unknown_target_modules", message, "spec.lora.target_modules")
+    largest = min(min(module.in_features, module.out_features) for module in found.values())
+    if spec.lora.rank > largest:
+        message = f"rank {spec.lora.rank}: the smallest chosen module has {largest} dimensions; allowed: up to that"
+        raise InvalidSubmit("rank_too_high", message, "spec.lora.rank")
 
 
 def _check_size(spec: SftJobSpec, summary: DatasetSummary, batch_bytes_max: int) -> None:

@@ -146,7 +146,7 @@ def _slot(
 ) -> tuple[RlSlot, tuple[str, ...]]:
     """The slot, and what its tenant should know about where it comes from."""
     backbone = policy.backbone
-    options: dict[str, Any] = {"tap_width": backbone.tap_width, "device": backbone.info.device}
+    options: dict[str, Any] = {"tap_width": backbone.tap_width, "device": backbone.info.device, "base": backbone}
     loaded = parts.checkpoints.load_rl(submit.job_id, submit.attempt, spec=spec, **options)
     if loaded is None:
         return RlSlot.create(policy.adapter.policy, spec), ()

@@ -114,7 +114,7 @@ def _slot(
 ) -> tuple[Slot, tuple[str, ...]]:
     """The slot, and what its tenant should know about where it comes from."""
     backbone, summary = parts.bases[spec.base_model], binding.summary
-    options: dict[str, Any] = {"tap_width": backbone.tap_width, "device": backbone.info.device}
+    options: dict[str, Any] = {"tap_width": backbone.tap_width, "device": backbone.info.device, "base": backbone}
     loaded = parts.checkpoints.load(submit.job_id, submit.attempt, spec=spec, **options)
     if loaded is not None:
         text = f"a checkpoint cannot be used, training goes on from the one of step {loaded.slot.step}"
@@ -123,8 +123,11 @@ def _slot(
 
 
 def _frames(job: MountedJob, binding: DatasetBinding, source: SampleSource, parts: RuntimeParts) -> FrameRows | None:
-    """The door to the stored features of the dataset that is bound to the job; None: it computes every feature."""
-    if parts.features is None or isinstance(job.slot, RlSlot):
+    """The door to the stored features of the dataset that is bound to the job; None: it computes every feature.
+
+    With an adapter that trains, a frame's features are others after every step.
+    """
+    if parts.features is None or isinstance(job.slot, RlSlot) or job.slot.lora is not None:
         return None
     view = parts.features.open(dataset_name(binding.version_id, binding.summary.fingerprint))
     return FrameRows(view, source, job.slot.policy.signature(job.backbone).hash, parts.staging)

@@ -5,9 +5,11 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TypeVar
 
+from gpu_runtime.models.lora.encode import encode_with
 from gpu_runtime.scheduler.accounting import MeasuredStep
 from gpu_runtime.scheduler.training_queue import Purpose
 from gpu_runtime.store.partitions import PartitionStore
+from gpu_runtime.training.adapted import AdaptedTrainer, trains_adapter
 from gpu_runtime.training.clock import DeviceClock, unix_us
 from gpu_runtime.training.faults import Guard, explain, free_memory
 from gpu_runtime.training.member import Features, Member
@@ -48,6 +50,7 @@ class DeviceStep:
         self._clock = clock
         self._guard = Guard(clock)
         self._pool: Trainer = HeadPool(clock, enabled=head_pool)
+        self._adapted = AdaptedTrainer(clock, partial(_forward, grad=True))
         self._slices: dict[str, Slice] = {"sft": SftSlice(), "rl": RlSlice(kept or NothingKept())}
 
     def run(self, members: Sequence[Member]) -> StepOutcome:
@@ -55,9 +58,11 @@ class DeviceStep:
         started_at_us, begin_ns = unix_us(), self._clock.now_ns()
         for member in members:
             self._guard.run(member, self._open)
-        features, shared_ns = self._encode([member for member in members if member.applied])
+        adapted = [member for member in members if member.applied and trains_adapter(member)]
+        frozen = [member for member in members if member.applied and not trains_adapter(member)]
+        features, shared_ns = self._encode(frozen)
         learners = []
-        for member in members:
+        for member in frozen:
             if not member.applied:
                 continue
             own = self._gathered(member, features.pop(member.partition_id))
@@ -68,6 +73,7 @@ class DeviceStep:
             else:
                 member.private_ns += self._guard.run(member, partial(self._slice, own))
         self._pool.train(learners)
+        self._adapted.train(adapted)
         busy_ns = self._clock.now_ns() - begin_ns
         private_us = {member.partition_id: member.private_ns // 1000 for member in members}
         measured = MeasuredStep(busy_us=busy_ns // 1000, shared_us=shared_ns // 1000, private_us=private_us)
@@ -123,8 +129,10 @@ class DeviceStep:
         self._slices[member.job.slot.kind].run(member, features)
 
 
-def _forward(members: Sequence[Member]) -> dict[str, Features]:
+def _forward(members: Sequence[Member], *, grad: bool = False) -> dict[str, Features]:
+    """Features by partition, each made with its tenant's own adapter where there is one."""
     inputs = [feature for member in members for feature in member.inputs]
     taps = [member.job.slot.taps for member in members for _ in member.inputs]
-    encoded = iter(members[0].job.backbone.encode(inputs, taps) if inputs else ())
+    adapters = [member.job.slot.lora for member in members for _ in member.inputs]
+    encoded = iter(encode_with(members[0].job.backbone, inputs, taps, adapters, grad=grad) if inputs else ())
     return {member.partition_id: [next(encoded) for _ in member.inputs] for member in members}

@@ -59,7 +59,7 @@ class FakeBase:
 class FakeSlot:
     """Counts what it was given."""
 
-    kind, query_tokens, taps = "sft", 0, frozenset({"merged"})
+    kind, query_tokens, taps, lora = "sft", 0, frozenset({"merged"}), None
 
     def __init__(self, clock: ManualClock, cost_us: int = 30, fault: Exception | None = None) -> None:
         self.clock, self.cost_us, self.fault = clock, cost_us, fault

@@ -21,6 +21,10 @@ from tenants.models import DEFAULT_PROJECT, Tenant
 KIND_DEFAULT = "sft"
 KEY_FIELD = "idempotency_key"
 _OWN_FIELDS = (KEY_FIELD, "csrfmiddlewaretoken")
+LORA_NOTE = (
+    "The job trains an adapter on the base (lora), which only the API takes: this copy would train the head alone. "
+    "POST /api/v1/jobs with the specification keeps it."
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -49,6 +53,8 @@ def draft_of_query(tenant: Tenant, query: Mapping[str, str]) -> Draft:
     notes: list[str] = []
     parent = _parent(tenant, query["from"]) if query.get("from") else None
     texts = clone_texts(parent) if parent else {}
+    if parent is not None and parent.spec.get("lora"):
+        notes.append(LORA_NOTE)
     policy, dataset = _policy(tenant, query, notes), _dataset(tenant, query, notes)
     texts["kind"] = _kind(query, notes) or texts.get("kind") or ("evaluation" if policy else KIND_DEFAULT)
     texts |= {"policy.artifact": policy} if policy else {}

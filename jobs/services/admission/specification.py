@@ -6,7 +6,7 @@ from gpu_runtime.protocol.job_specs import JobSpec
 from gpu_runtime.protocol.messages import BaseModelInfo
 from gpu_runtime.protocol.schema import DatasetSummary
 from gpu_runtime.protocol.specs import SftJobSpec
-from gpu_runtime.protocol.state_only import why_it_needs_cameras
+from gpu_runtime.protocol.state_only import why_it_needs_cameras, why_lora_is_useless
 from jobs.services.admission.policies import admit_policy
 from jobs.services.admission.start import Start, bases_allowed, refused, resident_base
 from tenants.datasets.models import DatasetVersion, VersionState
@@ -74,6 +74,8 @@ def _summary_errors(spec: SftJobSpec, summary: DatasetSummary) -> Iterator[Field
     if spec.dataset.use_state and summary.schema_.state is None:
         detail = "use_state true: the dataset records no state. Allowed: false."
         yield FieldError(pointer="/dataset/use_state", code="no_state", detail=detail)
+    if spec.lora is not None and (why := why_lora_is_useless(spec)) is not None:
+        yield FieldError(pointer="/lora", code="lora_without_effect", detail=f"lora: {why}.")
     longest = summary.episode_length_max
     if spec.head.horizon > longest:
         detail = f"Horizon {spec.head.horizon}: the longest episode has {longest} frames. Allowed: 1 to {longest}."
