@@ -58,8 +58,9 @@ def rewards(case: str, *, shuffled: bool = False, iterations: int = 40) -> tuple
 
 @pytest.mark.parametrize("case", ["oft", "mlp", "sde", "sde-joint-mean", "noise"])
 def test_evaluation_improves_by_what_exploration_found(case: str):
-    before, after = rewards(case)
-    assert after > before / (1.3 if case == "noise" else 2)
+    slow = case == "noise"  # gains 1.3 to 1.4 in 120 iterations, over three draws of the exploration
+    before, after = rewards(case, iterations=120 if slow else 40)
+    assert after > before / (1.2 if slow else 2)
 
 
 @pytest.mark.parametrize("case", ["oft", "sde"])
