@@ -65,6 +65,7 @@ FIELD_CODES: dict[str, str] = {
     "unknown_dataset": "no dataset version of yours has that id",
     "dataset_not_ready": "the dataset version is not validated yet, or was refused",
     "action_dim_mismatch": "the dataset's actions have another number of dimensions",
+    "lora_without_effect": "the head reads the base before its text layers, where low-rank updates change nothing",
     "no_state": "the dataset records no state",
     "no_camera": "the head needs a camera and none is chosen",
     "unknown_camera": "the dataset, or the policy, has no such camera",
