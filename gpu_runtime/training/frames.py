@@ -104,7 +104,7 @@ class FrameRows:
     def known(self, partition_id: str, keys: Sequence[FrameKey]) -> dict[FrameKey, Rows]:
         """What needs no forward: staged rows, and what others have put in since. Blocks on files for the latter."""
         with self._lock:
-            known = {key: rows for key, rows in self._staged.get(partition_id, {}).items() if key in keys}
+            known = dict(self._staged.get(partition_id, {}))
         rest = [key for key in dict.fromkeys(keys) if key not in known]
         found = zip(rest, self._view.take(rest), strict=True)
         return known | {key: rows for key, rows in found if rows is not None}

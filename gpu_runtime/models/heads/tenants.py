@@ -6,17 +6,18 @@ need nothing. A parameter reaches rows through ``spread`` or a layer; data whose
 Shapes: N tenants, R rows of all of them.
 """
 
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
 
 from torch import Tensor, nn
 
 
-class StackedLayer(nn.Module):
+class StackedLayer(nn.Module, ABC):
     """A layer of several tenants: parameters have a leading tenant axis, rows of one tenant are neighbours."""
 
+    @abstractmethod
     def each(self, parts: Sequence[Tensor]) -> list[Tensor]:
         """Tenant n's own layer on part n, whatever its shape."""
-        raise NotImplementedError
 
 
 def on_parts(layer: nn.Module, parts: Sequence[Tensor]) -> list[Tensor]:
