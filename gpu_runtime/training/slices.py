@@ -113,7 +113,13 @@ def _inputs(member: Member, batch: SampleBatch, stored: FrameRows, frames: Frame
         images |= {row: tuple(view[at] for view in views) for at, row in enumerate(again)}
     queries = member.job.slot.query_tokens
     return [
-        VLAFeature(images=images[row], instruction=batch.instructions[row], query_tokens=queries) for row in missing
+        VLAFeature(
+            images=images[row],
+            instruction=batch.instructions[row],
+            query_tokens=queries,
+            key=member.keys[row],  # another tenant may miss the same frame in this very step
+        )
+        for row in missing
     ]
 
 
