@@ -5,14 +5,13 @@ it was found or has just been computed: hits, evictions and other tenants never 
 """
 
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 import torch
 
 from gpu_runtime.features.files import FileTier
-from gpu_runtime.features.flights import Flights
 from gpu_runtime.features.keys import FrameKey
 from gpu_runtime.features.ram import RamTier
 from gpu_runtime.features.rows import DTYPES, Entry, Rows
@@ -58,7 +57,6 @@ class FeatureStore:
         self._ram = RamTier(ram_bytes)
         self._problem: str | None = None
         self._files = self._open_files(folder, file_bytes, dtype, min_free_bytes)
-        self._flights = Flights()
         self._lock = threading.Lock()
         self._forgotten: set[str] = set()  # names of datasets, and ids of versions
         self._hits = self._misses = self._evicted = self._overflowed = 0
@@ -136,9 +134,6 @@ class FeatureStore:
 
     def put(self, key: FrameKey, rows: Rows) -> Rows:
         """Keep the rows of one frame if there is room; returns what a later ``take`` would."""
-        return self._put(key, rows).rows(self._device)
-
-    def _put(self, key: FrameKey, rows: Rows) -> Entry:
         entry = Entry.of(rows, self._dtype)
         with self._lock:
             if not self._is_forgotten(key.dataset):
@@ -146,34 +141,7 @@ class FeatureStore:
                 self._keep_in_memory(key, entry)
                 if self._files is not None:
                     self._files.put(key, entry)
-        return entry
-
-    def fetch(self, keys: Sequence[FrameKey], compute: Callable[[list[int]], Sequence[Rows]]) -> list[Rows]:
-        """Rows of every key; ``compute`` is asked for those at the places nobody has and nobody is computing.
-
-        A failed computation is raised to its caller; others who waited for it try it themselves.
-        """
-        results: dict[FrameKey, Rows] = {}
-        first = {key: keys.index(key) for key in dict.fromkeys(keys)}
-        while open_keys := [key for key in first if key not in results]:
-            taken = self.take(open_keys)
-            results |= {key: rows for key, rows in zip(open_keys, taken, strict=True) if rows is not None}
-            mine, others = self._flights.claim([key for key in open_keys if key not in results])
-            entries: dict[FrameKey, Entry] = {}
-            try:
-                entries |= self._find(mine)  # a flight may have landed since we looked
-                if absent := [key for key in mine if key not in entries]:
-                    for key, rows in zip(absent, compute([first[key] for key in absent]), strict=True):
-                        entries[key] = self._put(key, rows)
-            finally:
-                for key in mine:
-                    self._flights.land(key, entries.get(key))
-            for key, flight in others.items():
-                flight.landed.wait()
-                if flight.entry is not None:
-                    entries[key] = flight.entry
-            results |= {key: entry.rows(self._device) for key, entry in entries.items()}
-        return [_copy(results[key]) if first[key] != place else results[key] for place, key in enumerate(keys)]
+        return entry.rows(self._device)
 
     def _keep_in_memory(self, key: FrameKey, entry: Entry) -> None:
         """With a block of the entry's own: one that was read shares a buffer with its neighbours."""
@@ -217,16 +185,7 @@ class DatasetFeatures:
         self._check([key])
         return self._store.put(key, rows)
 
-    def fetch(self, keys: Sequence[FrameKey], compute: Callable[[list[int]], Sequence[Rows]]) -> list[Rows]:
-        """See ``FeatureStore.fetch``."""
-        self._check(keys)
-        return self._store.fetch(keys, compute)
-
     def _check(self, keys: Sequence[FrameKey]) -> None:
         for key in keys:
             if key.dataset != self.dataset:
                 raise ValueError(f"dataset: {key.dataset!r}, allowed: {self.dataset!r}, which this was opened for")
-
-
-def _copy(rows: Rows) -> Rows:
-    return {tap: value.clone() for tap, value in rows.items()}

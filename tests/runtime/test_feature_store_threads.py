@@ -1,15 +1,13 @@
-"""Threads at one feature store: its bytes, single flight, and deletion while others read."""
+"""Threads at one feature store: its bytes, and deletion while others read."""
 
 import threading
-import time
 from pathlib import Path
 
 import pytest
-import torch
 
 from gpu_runtime.features.files import FileTier
 from gpu_runtime.features.keys import FrameKey
-from gpu_runtime.features.rows import Entry, Rows
+from gpu_runtime.features.rows import Entry
 from gpu_runtime.features.segment import Segment
 from gpu_runtime.features.store import FeatureStore
 from tests.support.stored_rows import MIB, OURS, THEIRS, key, on_disk, rows, same
@@ -59,55 +57,6 @@ def _recorded(work, number: int, failures: list[BaseException]) -> None:
         work(number)
     except BaseException as error:
         failures.append(error)
-
-
-def test_of_all_who_miss_a_frame_together_one_computes_it() -> None:
-    store = FeatureStore(None, ram_bytes=MIB, file_bytes=0)
-    computed, begun = [], threading.Barrier(8)
-    results: dict[int, list[Rows]] = {}
-
-    def compute(places: list[int]) -> list[Rows]:
-        computed.extend(places)
-        time.sleep(0.05)
-        return [rows(place) for place in places]
-
-    def work(number: int) -> None:
-        begun.wait()
-        results[number] = store.open(OURS).fetch([key(0), key(1), key(0)], compute)
-
-    workers = [threading.Thread(target=work, args=(number,)) for number in range(8)]
-    for worker in workers:
-        worker.start()
-    for worker in workers:
-        worker.join()
-    assert sorted(computed) == [0, 1]
-    assert all(same(found[0], results[0][0]) and same(found[2], found[0]) for found in results.values())
-
-
-def test_a_failed_computation_fails_its_caller_only() -> None:
-    store = FeatureStore(None, ram_bytes=MIB, file_bytes=0)
-    inside, go_on = threading.Event(), threading.Event()
-    failed: list[BaseException] = []
-
-    def breaks(places: list[int]) -> list[Rows]:
-        inside.set()
-        go_on.wait()
-        raise RuntimeError("out of memory")
-
-    def work() -> None:
-        try:
-            store.open(OURS).fetch([key(0)], breaks)
-        except RuntimeError as error:
-            failed.append(error)
-
-    first = threading.Thread(target=work)
-    first.start()
-    inside.wait()
-    threading.Timer(0.05, go_on.set).start()
-    (found,) = store.open(OURS).fetch([key(0)], lambda places: [rows(0) for _ in places])
-    first.join()
-    assert len(failed) == 1
-    assert torch.allclose(found["vision"], rows(0)["vision"], rtol=1e-3)
 
 
 def test_after_every_single_write_the_bytes_are_within_the_limits(
@@ -173,43 +122,6 @@ def test_a_version_deleted_before_anything_was_kept_keeps_nothing_later(tmp_path
     view.put(key(1), rows(1))
     assert view.missing([key(1)]) == 1
     assert on_disk(tmp_path) == 0
-
-
-def test_whoever_waited_for_a_computation_has_rows_of_his_own() -> None:
-    store = FeatureStore(None, ram_bytes=0, file_bytes=0)  # nothing is kept: rows can come from the flight only
-    waiting, results = threading.Event(), {}
-
-    def compute(places: list[int]) -> list[Rows]:
-        waiting.set()
-        time.sleep(0.1)
-        return [rows(place) for place in places]
-
-    def work(number: int) -> None:
-        if number:
-            waiting.wait()
-        (results[number],) = store.open(OURS).fetch([key(0)], compute)
-        results[number]["vision"].add_(number + 1)
-
-    _together(3, work)
-    half = rows(0)["vision"].half().float()
-    assert all(torch.equal(results[number]["vision"], half + number + 1) for number in range(3))
-
-
-def test_a_flight_that_landed_between_looking_and_claiming_is_not_flown_again(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    store = FeatureStore(None, ram_bytes=MIB, file_bytes=0)
-    honest = store._flights.claim
-
-    def late(names: list[FrameKey]):
-        store.open(OURS).put(key(0), rows(0))  # as another thread that has just been through with it
-        return honest(names)
-
-    monkeypatch.setattr(store._flights, "claim", late)
-    computed: list[int] = []
-    (found,) = store.open(OURS).fetch([key(0)], lambda places: computed.extend(places) or [rows(9) for _ in places])
-    assert not computed
-    assert torch.equal(found["vision"], rows(0)["vision"].half().float())
 
 
 def _put_all(store: FeatureStore, dataset: str, *, frames: int) -> None:
