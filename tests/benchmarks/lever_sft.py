@@ -1,9 +1,9 @@
-"""A step of supervised fine-tuning: every tenant alone on the plain path, against one device step of all.
+"""A step of supervised fine-tuning in the first epoch: every tenant alone on the plain path, against all in one step.
 
-The levers in it are the packed group and the head pool; no features are stored on either side. Timed on both sides:
-opening the partitions on disk, the forwards, the heads' losses, gradients and updates. Not timed on either side:
-decoding frames and writing partitions, which the runtime does ahead in other threads, and the pool's first steps, in
-which it compares its two ways. Both sides run the same packed kernels.
+The levers in it are the packed group and the head pool, and every feature is written to the store, in memory and to
+its files. Timed on both sides: opening the partitions on disk, the forwards, the heads' losses, gradients and updates.
+Not timed on either side: decoding frames and writing partitions, which the runtime does ahead in other threads, and
+the pool's first steps, in which it compares its two ways. Both sides run the same packed kernels.
 """
 
 import tempfile
@@ -16,7 +16,7 @@ from gpu_runtime.training.pool_judge import COMPARED_STEPS
 from tests.benchmarks.figures import Figure, Setting
 from tests.benchmarks.grids import Cell, grid, turns
 from tests.benchmarks.interleaved import interleave
-from tests.benchmarks.sft_sides import Side, loss_difference
+from tests.benchmarks.sft_sides import Levers, Plain, loss_difference
 from tests.benchmarks.sft_tenants import make_tenants
 
 SAMPLES_TIMED = 96
@@ -25,9 +25,15 @@ SAMPLES_TIMED = 96
 def measure(backbone: Backbone, setting: Setting) -> Iterator[Figure]:
     """First epoch, no frame was seen before: one figure for each cell of the grid."""
     for cell in grid(backbone.info.name, quick=setting.quick):
-        with _sides(backbone, cell, setting) as (plain, levers):
+        with sides(backbone, cell, setting) as (plain, levers):
             repetitions = setting.repetitions or turns(cell, samples=SAMPLES_TIMED, least=5, most=15)
-            times = interleave(plain.apart, levers.together, repetitions=repetitions, device=setting.device)
+            times = interleave(
+                plain.run,
+                levers.run,
+                repetitions=repetitions,
+                device=setting.device,
+                before_second=levers.forget,
+            )
             difference = loss_difference(plain, levers)
         yield Figure(
             key="sft_step_epoch1",
@@ -42,18 +48,16 @@ def measure(backbone: Backbone, setting: Setting) -> Iterator[Figure]:
 
 
 @contextmanager
-def _sides(backbone: Backbone, cell: Cell, setting: Setting) -> Iterator[tuple[Side, Side]]:
+def sides(backbone: Backbone, cell: Cell, setting: Setting, *, noise_draws: int = 1) -> Iterator[tuple[Plain, Levers]]:
     """The same tenants twice; the levers have settled."""
     with tempfile.TemporaryDirectory(prefix="bench-sft-") as folder:
-        plain, levers = (
-            Side(
-                Path(folder, name),
-                make_tenants(backbone, tenants=cell.tenants, batch=cell.batch),
-                device=setting.device,
-                levers=name == "levers",
-            )
-            for name in ("plain", "levers")
+        tenants = (
+            make_tenants(backbone, tenants=cell.tenants, batch=cell.batch, noise_draws=noise_draws) for _ in range(2)
         )
+        plain = Plain(Path(folder, "plain"), next(tenants), device=setting.device)
+        levers = Levers(Path(folder, "levers"), next(tenants), device=setting.device)
+        levers.remember()
         for _ in range(COMPARED_STEPS):  # untimed: the head pool runs both ways
-            levers.together()
+            levers.run()
         yield plain, levers
+        levers.close()

@@ -2,38 +2,37 @@
 
 from collections.abc import Sequence
 from pathlib import Path
+from tempfile import mkdtemp
 
+from gpu_runtime.features.store import FeatureStore
 from gpu_runtime.scheduler.training_queue import Purpose
 from gpu_runtime.store.partitions import PartitionStore
 from gpu_runtime.training.clock import DeviceClock
 from gpu_runtime.training.step import DeviceStep, Member
 from gpu_runtime.training.work import Work, pack_batch
+from tests.benchmarks.sft_store import connect, frames_of, open_store, without_images
 from tests.benchmarks.sft_tenants import Tenant
 
 PARTITION_BYTES = 2 * 2**30
 
 
-class Side:
-    """One way of serving its tenants: ``apart`` or ``together``; ``levers`` False is the plain path."""
+class Plain:
+    """Every tenant alone: a forward of its own, a step of its own, nothing kept."""
 
-    def __init__(self, folder: Path, tenants: Sequence[Tenant], *, device: str, levers: bool) -> None:
+    def __init__(self, folder: Path, tenants: Sequence[Tenant], *, device: str) -> None:
         self.tenants = tenants
         self.losses: dict[tuple[int, int], float] = {}  # (tenant, its step) -> loss
-        partitions = PartitionStore(folder, PARTITION_BYTES)
+        self.partitions = PartitionStore(folder / "partitions", PARTITION_BYTES)
         for tenant in tenants:
-            partitions.put(_partition(tenant), *pack_batch(tenant.batch))
-        self.step = DeviceStep(partitions, DeviceClock(device), head_pool=levers)
+            self.partitions.put(_partition(tenant), *pack_batch(tenant.batch))
+        self.step = DeviceStep(self.partitions, DeviceClock(device), head_pool=False)
 
-    def together(self) -> None:
-        """One device step of all."""
-        self._run(self.tenants)
-
-    def apart(self) -> None:
+    def run(self) -> None:
         """A device step of each, one after another."""
         for tenant in self.tenants:
-            self._run([tenant])
+            self._step([tenant])
 
-    def _run(self, tenants: Sequence[Tenant]) -> None:
+    def _step(self, tenants: Sequence[Tenant]) -> None:
         outcome = self.step.run([_member(tenant) for tenant in tenants])
         for tenant, member in zip(tenants, outcome.members, strict=True):
             if not member.applied:
@@ -41,7 +40,50 @@ class Side:
             self.losses[tenant.number, tenant.job.slot.step] = member.metrics["train/loss"]
 
 
-def loss_difference(one: Side, other: Side) -> float:
+class Levers(Plain):
+    """All tenants in one device step: one packed forward, the head pool, the store of features."""
+
+    def __init__(self, folder: Path, tenants: Sequence[Tenant], *, device: str) -> None:
+        super().__init__(folder, tenants, device=device)
+        self._folder, self._device = folder, device
+        self.step = DeviceStep(self.partitions, DeviceClock(device), head_pool=True)
+        self._store: FeatureStore | None = None
+
+    def forget(self) -> None:
+        """The store is a new and empty one: the next step is a first epoch's."""
+        self.close()
+        self._store = open_store(Path(mkdtemp(dir=self._folder)), self._device)
+        connect(self.tenants, self._store)
+        self._pack(pictured=True)
+
+    def remember(self) -> None:
+        """All frames were seen, so that partitions come without images from here on."""
+        self.forget()
+        self.run()
+        self._pack(pictured=False)
+
+    def run(self) -> None:
+        """Take what is stored, as the producers do ahead, then one device step of all."""
+        for tenant in self.tenants:
+            frames = tenant.job.frames
+            assert frames is not None, "connected before"
+            frames.stage(_partition(tenant), frames.keys(frames_of(tenant.batch, pictured=False).refs))
+        self._step(self.tenants)
+        for tenant in self.tenants:
+            tenant.job.frames.drop(_partition(tenant))  # type: ignore[union-attr]
+
+    def close(self) -> None:
+        if self._store is not None:
+            self._store.close()
+
+    def _pack(self, *, pictured: bool) -> None:
+        for tenant in self.tenants:
+            batch = tenant.batch if pictured else without_images(tenant.batch)
+            self.partitions.clear(_partition(tenant))
+            self.partitions.put(_partition(tenant), *pack_batch(batch, frames_of(tenant.batch, pictured=pictured)))
+
+
+def loss_difference(one: Plain, other: Plain) -> float:
     """Largest relative difference of two sides' losses at the same step of the same tenant."""
     both = one.losses.keys() & other.losses.keys()
     return max(abs(one.losses[key] - other.losses[key]) / max(abs(one.losses[key]), 1e-12) for key in both)
