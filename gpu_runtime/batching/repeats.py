@@ -9,10 +9,16 @@ from collections.abc import Hashable, Sequence
 from gpu_runtime.batching.feature import VLAFeature
 
 
-def first_equal(features: Sequence[VLAFeature]) -> list[int]:
-    """For each sample the index of the first that is known to be equal; its own where none is."""
+def first_equal(features: Sequence[VLAFeature], owners: Sequence[Hashable] | None = None) -> list[int]:
+    """For each sample the index of the first that is known to be equal; its own where none is.
+
+    ``owners``: samples of different ones are never equal, as they go through different weights.
+    """
     seen: dict[Hashable, int] = {}
-    return [seen.setdefault(_identity(index, feature), index) for index, feature in enumerate(features)]
+    return [
+        seen.setdefault((_identity(index, feature), None if owners is None else owners[index]), index)
+        for index, feature in enumerate(features)
+    ]
 
 
 def without_repeats(features: Sequence[VLAFeature]) -> list[VLAFeature]:

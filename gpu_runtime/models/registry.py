@@ -2,6 +2,7 @@
 
 import torch
 
+from gpu_runtime.models.backbones.base import ALL_SAVINGS, Savings
 from gpu_runtime.models.backbones.loading import load_built_in, load_checkpoint
 from gpu_runtime.models.backbones.qwen3_vl import Qwen3VLBackbone
 from gpu_runtime.protocol.catalog import BaseModelEntry
@@ -22,6 +23,7 @@ def load_backbone(
     dtype: str = "float32",
     max_tokens_per_forward: int = DEFAULT_TOKENS_PER_FORWARD,
     vision_cache_bytes: int = 0,
+    savings: Savings = ALL_SAVINGS,
 ) -> Qwen3VLBackbone:
     """Load a base once per process; it stays resident and frozen.
 
@@ -49,4 +51,5 @@ def load_backbone(
         info=info,
         max_tokens_per_forward=max_tokens_per_forward,
         vision_cache_bytes=vision_cache_bytes,
+        savings=savings,
     )

@@ -9,7 +9,7 @@ import socket
 
 import torch
 
-from gpu_runtime.models.backbones.base import Backbone
+from gpu_runtime.models.backbones.base import Backbone, Savings
 from gpu_runtime.models.registry import DEFAULT_TOKENS_PER_FORWARD, load_backbone
 from gpu_runtime.models.token_budget import settle_token_budget
 from gpu_runtime.placement.http_server import build_server, open_socket
@@ -31,6 +31,11 @@ def load_bases(config: RuntimeConfig) -> dict[str, Backbone]:
         dtype=config.dtype,
         max_tokens_per_forward=config.max_tokens_per_forward or DEFAULT_TOKENS_PER_FORWARD,
         vision_cache_bytes=config.vision_cache_bytes,
+        savings=Savings(
+            dedup_frames=bool(config.dedup_frames),
+            truncate_depth=bool(config.truncate_depth),
+            group_lora=bool(config.group_lora),
+        ),
     )
     bases: dict[str, Backbone] = {}
     for name, entry in config.bases.items():

@@ -11,6 +11,7 @@ from gpu_runtime.protocol.catalog import DEFAULT_BASE_MODELS, BaseModelEntry, pa
 _PREFIX = "JOYNEXUS_RUNTIME_"
 _OF_THE_CONTROL_PLANE = {f"{_PREFIX}URL"}  # where it finds this runtime; both may share an environment
 _GIB = 2**30
+_SWITCHES = ("verify_datasets", "head_pool", "group_lora", "dedup_frames", "truncate_depth")
 FEATURE_DTYPES = ("float16", "float32")
 _PORT_MAX = 65535
 
@@ -48,6 +49,9 @@ class RuntimeConfig:
     keep_checkpoints: int = 2
     status_window_s: int = 60
     head_pool: int = 1  # 1: heads of one architecture train in one call where that was measured faster; 0: one by one
+    group_lora: int = 1  # 1: tenants with an adapter of the base share forward and backward; 0: each has its own
+    dedup_frames: int = 1  # 1: of a group's samples known to be equal one runs; 0: each
+    truncate_depth: int = 1  # 1: a sample leaves the text stack after its deepest tap; 0: none does
     verify_datasets: int = 1  # 1: hash a dataset's files before its first use
     predict_wait_ms: int = 0  # how long an idle device waits for further predict requests; 0: continuous batching
     predict_batch_tokens: int = 0  # prompt tokens of one batch of predictions; 0: the knee, as measured
@@ -83,10 +87,9 @@ class RuntimeConfig:
             )
         if self.env_device not in ("cpu", "cuda"):
             raise ConfigurationError(f"{_PREFIX}ENV_DEVICE is {self.env_device!r}; allowed: cpu and cuda")
-        if self.verify_datasets not in (0, 1):
-            raise ConfigurationError(f"{_PREFIX}VERIFY_DATASETS is {self.verify_datasets}; allowed: 0 and 1")
-        if self.head_pool not in (0, 1):
-            raise ConfigurationError(f"{_PREFIX}HEAD_POOL is {self.head_pool}; allowed: 0 and 1")
+        for name in _SWITCHES:
+            if getattr(self, name) not in (0, 1):
+                raise ConfigurationError(f"{_PREFIX}{name.upper()} is {getattr(self, name)}; allowed: 0 and 1")
         if not self.bases:
             raise ConfigurationError("JOYNEXUS_BASE_MODELS names no base model")
         for name, least in _LEAST.items():

@@ -47,11 +47,12 @@ class AdaptedTrainer:
         self._guard = Guard(clock)
 
     def train(self, members: Sequence[Member]) -> None:
-        """One step each. Raises nothing for a member's fault.
+        """One step each, together where their base groups adapters. Raises nothing for a member's fault.
 
         When the joint pass fails nobody has stepped: each member then runs alone, and who fails alone is the culprit.
         """
-        if members and not self._together(members):
+        grouped = len(members) > 1 and members[0].job.backbone.savings.group_lora
+        if not (grouped and self._together(members)):
             for member in members:
                 self._together([member])
 

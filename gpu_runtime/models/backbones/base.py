@@ -5,6 +5,7 @@ Shapes: L rows of one sample at a tap, D width of the tap, Q query tokens.
 
 from abc import ABC, abstractmethod
 from collections.abc import Collection, Sequence
+from dataclasses import dataclass
 
 import torch
 from torch import nn
@@ -16,9 +17,22 @@ from gpu_runtime.models.lora.adapter import LoraAdapter
 from gpu_runtime.protocol.messages import BaseModelInfo
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Savings:
+    """Work that a base does once for several samples, or not at all. Each can be turned off and changes no number."""
+
+    dedup_frames: bool = True  # of samples or pictures known to be equal one runs in a forward
+    truncate_depth: bool = True  # a sample leaves the text stack after its deepest tap
+    group_lora: bool = True  # tenants with an adapter share forward and backward; else each has its own
+
+
+ALL_SAVINGS = Savings()
+
+
 class Backbone(ABC):
     """A frozen vision-language model. Not an ``nn.Module``: no head can adopt it, train it or save it."""
 
+    savings = ALL_SAVINGS
     info: BaseModelInfo
     attention: str
     prompt_template: str
@@ -57,7 +71,8 @@ class Backbone(ABC):
 
     def tokens_together(self, features: Sequence[VLAFeature]) -> int:
         """Prompt tokens that a forward runs for samples of one owner: equal prompts of words alone run once."""
-        return sum(self.tokens(feature) for feature in without_repeats(features))
+        distinct = without_repeats(features) if self.savings.dedup_frames else features
+        return sum(self.tokens(feature) for feature in distinct)
 
     @abstractmethod
     def encode(self, features: Sequence[VLAFeature], taps: Sequence[Collection[str]]) -> list[dict[str, torch.Tensor]]:

@@ -3,7 +3,7 @@
 Shapes: N packed rows at a tap, D width of the tap.
 """
 
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Hashable, Sequence
 
 import torch
 
@@ -13,7 +13,7 @@ from gpu_runtime.batching.microgroups import micro_groups
 from gpu_runtime.batching.repeats import first_equal
 from gpu_runtime.batching.scatter import scatter
 from gpu_runtime.batching.taps import IMAGE_TAPS, Tap, TapKind, parse_tap, plan_taps
-from gpu_runtime.models.backbones.base import Backbone
+from gpu_runtime.models.backbones.base import ALL_SAVINGS, Backbone, Savings
 from gpu_runtime.models.backbones.frozen import FrozenQwen3VL
 from gpu_runtime.models.backbones.images import ImageProcessing
 from gpu_runtime.models.backbones.packed_attention import PACKED_ATTENTION
@@ -24,6 +24,9 @@ from gpu_runtime.models.backbones.vision_reuse import VisionReuse
 from gpu_runtime.models.lora.adapted_forward import require_own_base, run_adapted
 from gpu_runtime.models.lora.adapter import LoraAdapter
 from gpu_runtime.protocol.messages import BaseModelInfo
+
+Run = Callable[[Sequence[int], Sequence[dict[str, Tap]]], list[dict[str, torch.Tensor]]]
+"""Rows of the samples of these numbers, at their taps."""
 
 
 class Qwen3VLBackbone(Backbone):
@@ -47,13 +50,14 @@ class Qwen3VLBackbone(Backbone):
         info: BaseModelInfo,
         max_tokens_per_forward: int,
         vision_cache_bytes: int = 0,
+        savings: Savings = ALL_SAVINGS,
     ) -> None:
-        self.info = info
+        self.info, self.savings = info, savings
         self.image_processing = processing.description
         self.model = model
         self._processing = processing
         self._prompts = PromptBuilder(tokenizer)
-        self.vision_reuse = VisionReuse(vision_cache_bytes)
+        self.vision_reuse = VisionReuse(vision_cache_bytes, dedup=savings.dedup_frames)
         self._forward = PackedForward(model, processing, self.vision_reuse)
         self.limit_tokens(max_tokens_per_forward)
         self._widths = {
@@ -88,16 +92,9 @@ class Qwen3VLBackbone(Backbone):
     def encode(self, features: Sequence[VLAFeature], taps: Sequence[Collection[str]]) -> list[dict[str, torch.Tensor]]:
         if len(features) != len(taps):
             raise ValueError(f"taps: {len(taps)} entries for {len(features)} samples")
-        prepared, asked_taps = self._prepare_group(features, taps)
-        same_as = first_equal(features)
-        wanted: dict[int, dict[str, Tap]] = {}  # of equal samples one runs, for everybody's taps
-        for first, asked in zip(same_as, asked_taps, strict=True):
-            wanted.setdefault(first, {}).update(asked)
-        rows = dict(zip(wanted, self._run([prepared[i] for i in wanted], list(wanted.values())), strict=True))
-        return [
-            {text: rows[first][text] if first == index else rows[first][text].clone() for text in asked}
-            for index, (first, asked) in enumerate(zip(same_as, asked_taps, strict=True))
-        ]
+        samples, asked = self._prepare_group(features, taps)
+        run: Run = lambda chosen, wanted: self._run([samples[index] for index in chosen], wanted)  # noqa: E731
+        return self._each_once(features, asked, [None] * len(features), run)
 
     def lora_modules(self) -> dict[str, torch.nn.Linear]:
         layers = self.model.language_model.layers
@@ -120,20 +117,57 @@ class Qwen3VLBackbone(Backbone):
             )
         require_own_base(self, adapters)
         samples, asked = self._prepare_group(features, taps)
-        return run_adapted(
-            self, self._forward, samples, asked, adapters, max_tokens=self._max_tokens, grad=grad, deliver=_deliver
-        )
+
+        def run(chosen: Sequence[int], wanted: Sequence[dict[str, Tap]]) -> list[dict[str, torch.Tensor]]:
+            return run_adapted(
+                self,
+                self._forward,
+                [samples[index] for index in chosen],
+                wanted,
+                [adapters[index] for index in chosen],
+                max_tokens=self._max_tokens,
+                grad=grad,
+                deliver=_deliver,
+                beyond=self._beyond,
+            )
+
+        return self._each_once(features, asked, [id(adapter) for adapter in adapters], run)
+
+    @property
+    def _beyond(self) -> tuple[Tap, ...]:
+        """What every sample runs to besides its own taps: the end of the stack, where depth is not saved."""
+        last = Tap(kind=TapKind.LAYER, layer=self.info.layers - 1)
+        return () if self.savings.truncate_depth else (last,)
+
+    def _each_once(
+        self,
+        features: Sequence[VLAFeature],
+        asked_taps: Sequence[dict[str, Tap]],
+        owners: Sequence[Hashable],
+        run: Run,
+    ) -> list[dict[str, torch.Tensor]]:
+        """Rows of every sample; of an owner's equal samples one runs, for everybody's taps."""
+        same_as = first_equal(features, owners) if self.savings.dedup_frames else list(range(len(features)))
+        wanted: dict[int, dict[str, Tap]] = {}
+        for first, asked in zip(same_as, asked_taps, strict=True):
+            wanted.setdefault(first, {}).update(asked)
+        rows = dict(zip(wanted, run(list(wanted), list(wanted.values())), strict=True))
+        return [
+            {text: rows[first][text] if first == index else rows[first][text].clone() for text in asked}
+            for index, (first, asked) in enumerate(zip(same_as, asked_taps, strict=True))
+        ]
 
     def _run(
         self, samples: Sequence[PreparedSample], parsed: Sequence[dict[str, Tap]]
     ) -> list[dict[str, torch.Tensor]]:
         """Forwards of bounded size over all samples."""
-        depths = [plan_taps(list(asked.values())).depth for asked in parsed]
+        depths = [plan_taps([*asked.values(), *self._beyond]).depth for asked in parsed]
         results: list[dict[str, torch.Tensor]] = [{} for _ in samples]
         for members in micro_groups(samples, depths=depths, max_tokens=self._max_tokens):
             batch = collate([samples[index] for index in members], depths=[depths[index] for index in members])
             asked = [parsed[index] for index in members]
-            outputs = self._forward.run(batch, plan_taps([tap for sample in asked for tap in sample.values()]))
+            plan = plan_taps([*(tap for sample in asked for tap in sample.values()), *self._beyond])
+            outputs = self._forward.run(batch, plan)
             for index, delivered in zip(members, _deliver(batch, outputs, asked), strict=True):
                 results[index] = delivered
         return results

@@ -60,13 +60,14 @@ Run = Callable[[Sequence[np.ndarray], Sequence[ImageGrid], bool], VisionOutputs]
 class VisionReuse:
     """Bounded in bytes, on the device. Room comes from the scope that holds most, its least recently used first.
 
-    Thread-safe. With 0 bytes nothing outlives its forward. Raises ValueError for a negative bound.
+    Thread-safe. With 0 bytes nothing outlives its forward, and without ``dedup`` every picture without a scope is
+    seen as a new one. Raises ValueError for a negative bound.
     """
 
-    def __init__(self, max_bytes: int) -> None:
+    def __init__(self, max_bytes: int, *, dedup: bool = True) -> None:
         if max_bytes < 0:
             raise ValueError(f"vision_cache_bytes: {max_bytes}, allowed: 0 (keep nothing) or more")
-        self._max_bytes = max_bytes
+        self._max_bytes, self._dedup = max_bytes, dedup
         self._lock = Lock()
         self._kept: dict[str, OrderedDict[Hashable, VisionOutputs]] = {}  # by scope
         self._bytes: dict[str, int] = {}
@@ -91,7 +92,7 @@ class VisionReuse:
         Rows with and without deepstack are kept apart: a forward without text layers has none.
         """
         scopes = scopes if self._max_bytes else [""] * len(images)
-        names = [(name, deepstack) for name in _names(images, scopes)]
+        names = [(name, deepstack) for name in _names(images, scopes, dedup=self._dedup)]
         found: dict[Hashable, VisionOutputs] = {}
         for name, scope in zip(names, scopes, strict=True):
             if scope and name not in found and (kept := self._take(scope, name)) is not None:
@@ -143,12 +144,12 @@ class VisionReuse:
             del self._kept[scope], self._bytes[scope]
 
 
-def _names(images: Sequence[np.ndarray], scopes: Sequence[str]) -> list[tuple[str, Hashable]]:
+def _names(images: Sequence[np.ndarray], scopes: Sequence[str], *, dedup: bool) -> list[tuple[str, Hashable]]:
     """Equal for equal pictures of one scope. Whole pictures are hashed only where one could be known already."""
     probes = [(scope, *_probe(image)) for image, scope in zip(images, scopes, strict=True)]
     seen = Counter(probes)
     return [
-        (scope, _digest(image) if scope or seen[probe] > 1 else index)
+        (scope, _digest(image) if scope or (dedup and seen[probe] > 1) else index)
         for index, (image, scope, probe) in enumerate(zip(images, scopes, probes, strict=True))
     ]
 

@@ -44,10 +44,15 @@ def run_adapted(
     max_tokens: int,
     grad: bool,
     deliver: Deliver,
+    beyond: Sequence[Tap] = (),
 ) -> Delivered:
-    """For each sample the rows at its taps; with ``grad`` differentiable to every adapter's parameters."""
+    """For each sample the rows at its taps; with ``grad`` differentiable to every adapter's parameters.
+
+    ``beyond``: taps that every sample runs to without anybody reading them; no adapter acts there.
+    """
     attach(backbone.lora_modules())
-    depths = [plan_taps(list(taps.values())).depth for taps in asked]
+    read = [plan_taps(list(taps.values())).depth for taps in asked]
+    depths = [plan_taps([*taps.values(), *beyond]).depth for taps in asked]
     results: Delivered = [{} for _ in samples]
     for needs_text in (True, False):
         chosen = [index for index, depth in enumerate(depths) if bool(depth) is needs_text]
@@ -59,10 +64,11 @@ def run_adapted(
             batch = collate(packed, depths=[deepest] * len(members))
             taps = [asked[index] for index in members]
             plan = plan_rows(
-                [sample.length for sample in packed], [depths[index] for index in members], [own[p] for p in group]
+                [sample.length for sample in packed], [read[index] for index in members], [own[p] for p in group]
             )
+            reached = plan_taps([*(tap for tap_of in taps for tap in tap_of.values()), *beyond])
             with adapting(plan):
-                outputs = forward.run(batch, plan_taps([tap for tap_of in taps for tap in tap_of.values()]), grad=grad)
+                outputs = forward.run(batch, reached, grad=grad)
             for index, rows in zip(members, deliver(batch, outputs, taps), strict=True):
                 results[index] = rows
     return results
