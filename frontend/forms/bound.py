@@ -3,15 +3,25 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
-from frontend.forms.items import BoundChoice, BoundField, BoundOption, BoundRow, BoundRows, Fold, Parts, Section
+from frontend.forms.items import (
+    BoundChoice,
+    BoundField,
+    BoundOption,
+    BoundRow,
+    BoundRows,
+    BoundSwitch,
+    Fold,
+    Parts,
+    Section,
+)
 from frontend.forms.layout import AT_ONCE, HIDDEN, ROOMY, SECTIONS, WIDE, pattern_of, place_of, section_of
-from frontend.forms.nodes import Choice, Group, Leaf, LeafType, Node, Rows
+from frontend.forms.nodes import OFF, ON, Choice, Group, Leaf, LeafType, Node, Rows, Switch
 from frontend.forms.offers import Offering, Offers
 from frontend.forms.posted import Texts, row_numbers, row_of
 from frontend.forms.texts import is_blank
-from frontend.forms.words import choices_of, default_words, help_of
+from frontend.forms.words import boxes_of, choices_of, default_words, help_of, in_order
 
-Items = list[BoundField | BoundChoice | BoundRows]
+Items = list[BoundField | BoundSwitch | BoundChoice | BoundRows]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -57,6 +67,8 @@ class Binding:
                     own, more = self._group(member)
                     items += own
                     folds += more
+                case Switch():
+                    items.append(self._switch(member))
                 case Choice():
                     items.append(self._choice(member))
                     own, more = self._group(member.chosen(self.texts), label=member.label)
@@ -74,6 +86,20 @@ class Binding:
         parts = self._parts(list(group.members), title=title)
         own = [replace(fold, help=group.help) if fold.title == title else fold for fold in parts.folds]
         return list(parts.items), own
+
+    def _switch(self, switch: Switch) -> BoundSwitch:
+        is_on = switch.is_on(self.texts)
+        own, folds = self._group(switch.group) if is_on else ([], [])
+        was = None if self.parent is None else self.parent.get(switch.name)
+        return BoundSwitch(
+            name=switch.name,
+            label=switch.label,
+            help=switch.help,
+            parts=Parts(items=tuple(own), folds=tuple(folds)) if is_on else None,
+            error=self.errors.get(switch.name, ""),
+            was=was,
+            changed=was not in (None, ON if is_on else OFF),
+        )
 
     def _rows(self, rows: Rows) -> BoundRows:
         numbers = row_numbers(rows, self.texts)
@@ -114,26 +140,38 @@ class Binding:
     def _field(self, leaf: Leaf) -> BoundField:
         pattern, text = pattern_of(leaf.name), self.texts.get(leaf.name, "")
         offers = self.offering.offers.get(pattern, Offers())
-        choices = choices_of(leaf, offers, text)
+        widget = _widget(leaf, offers, text)
+        choices = choices_of(leaf, offers, text) if widget != "boxes" else ()
         default, was = default_words(leaf), None if self.parent is None else self.parent.get(leaf.name)
         now = default if is_blank(text) else text.strip()
+        if widget == "boxes":
+            now, was = in_order(leaf, now), None if was is None else in_order(leaf, was)
         return BoundField(
             name=leaf.name,
             label=leaf.label,
             help=help_of(leaf, self.offering.hints.get(pattern, "")),
             unit=self.offering.units.get(pattern, leaf.unit),
-            widget="select" if choices and offers.closed else "area" if leaf.type == LeafType.MAP else "text",
+            widget=widget,
             text="" if choices and text == default else text,
             placeholder=default,
             mode={LeafType.INTEGER: "numeric", LeafType.NUMBER: "decimal"}.get(leaf.type, "text"),
             required=leaf.required,
-            wide=pattern in WIDE or leaf.type == LeafType.MAP,
+            wide=pattern in WIDE or widget in ("area", "boxes"),
             error=self.errors.get(leaf.name, ""),
             was=was,
             changed=was is not None and was != now,
             choices=choices,
             offers=offers,
+            boxes=boxes_of(leaf, text) if widget == "boxes" else (),
         )
+
+
+def _widget(leaf: Leaf, offers: Offers, text: str) -> str:
+    if leaf.type == LeafType.LIST and leaf.choices:
+        return "boxes"
+    if leaf.type == LeafType.MAP:
+        return "area"
+    return "select" if offers.closed and choices_of(leaf, offers, text) else "text"
 
 
 def _at_once(leaf: Leaf) -> bool:

@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 
-from frontend.forms.offers import Offer, Offers
+from frontend.forms.offers import Box, Offer, Offers
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -15,7 +15,7 @@ class BoundField:
     label: str
     help: str
     unit: str
-    widget: str  # text, area or select
+    widget: str  # text, area, select or boxes
     text: str
     placeholder: str
     mode: str  # of the keyboard on a phone
@@ -26,6 +26,30 @@ class BoundField:
     changed: bool
     choices: tuple[Offer, ...] = ()
     offers: Offers = field(default_factory=Offers)
+    boxes: tuple[Box, ...] = ()
+
+    @property
+    def id(self) -> str:
+        return f"f-{self.name}"
+
+    @property
+    def described_by(self) -> str:
+        return f"{self.id}-help {self.id}-error" if self.error else f"{self.id}-help"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BoundSwitch:
+    """A group that is on or off; ``parts``: its fields, None while it is off."""
+
+    shape = "switch"
+    wide = True
+    name: str
+    label: str
+    help: str
+    parts: "Parts | None"
+    error: str
+    was: str | None
+    changed: bool
 
     @property
     def id(self) -> str:
@@ -112,7 +136,7 @@ class BoundRows:
 class Parts:
     """``items`` are seen at once."""
 
-    items: "tuple[BoundField | BoundChoice | BoundRows, ...]"
+    items: "tuple[BoundField | BoundSwitch | BoundChoice | BoundRows, ...]"
     folds: tuple[Fold, ...]
 
 
@@ -137,6 +161,8 @@ def labels_of(sections: Iterable[Section]) -> dict[str, tuple[str, str]]:
 def _labels(parts: Parts) -> Iterator[tuple[str, tuple[str, str]]]:
     for item in [*parts.items, *(item for fold in parts.folds for item in fold.items)]:
         yield getattr(item, "tag_name", item.name), (item.id, item.label)
+        if isinstance(item, BoundSwitch) and item.parts is not None:
+            yield from _labels(item.parts)
         if isinstance(item, BoundRows):
             for row in item.rows:
                 for name, (id_, label) in _labels(row.parts):

@@ -17,7 +17,7 @@ class SectionPlan:
 
 SECTIONS = (
     SectionPlan(title="Goal", members=("name", "tags", "cloned_from")),
-    SectionPlan(title="Start from", members=("base_model", "head", "policy")),
+    SectionPlan(title="Start from", members=("base_model", "head", "lora", "policy")),
     SectionPlan(
         title="Data and environment",
         members=("dataset", "environment", "environments", "dataset_name", "executed_steps", "normalization"),
@@ -32,6 +32,9 @@ AT_ONCE = frozenset(
         "tags",
         "normalization",
         "head.horizon",
+        "lora.rank",
+        "lora.alpha",
+        "lora.target_modules",
         "dataset.image_size",
         "dataset.cameras",
         "environment.state",

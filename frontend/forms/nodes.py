@@ -1,9 +1,14 @@
-"""What a form is made of: leaves hold one value, groups name theirs, choices pick a group, rows repeat one."""
+"""What a form is made of: leaves hold one value, groups name theirs, choices pick a group, rows repeat one.
 
-from collections.abc import Iterator
+A switch is a group that may be null: on or off.
+"""
+
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any
+
+ON, OFF = "on", "off"  # of a switch; an empty text is off, as browsers send it
 
 
 class LeafType(StrEnum):
@@ -23,7 +28,8 @@ class Leaf:
     """One field. ``name`` is its path with dots; a field that is left empty means ``default``, unless required.
 
     ``own_default`` is that of the field's model, which holds as soon as a neighbour is set: a group may have another
-    default as a whole. ``says`` is the field's JSON schema, for bounds and pattern.
+    default as a whole. ``choices``: all there may be, of a list too. ``says`` is the field's JSON schema, for
+    bounds and pattern.
     """
 
     name: str
@@ -54,6 +60,20 @@ class Group:
     help: str
     required: bool
     members: "tuple[Node, ...]"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Switch:
+    """A group that is there when the field of its own name says ``on``, else null, which is its default."""
+
+    name: str
+    label: str
+    help: str
+    group: Group
+    required = False
+
+    def is_on(self, texts: Mapping[str, str]) -> bool:
+        return texts.get(self.name, "").strip() == ON
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -89,7 +109,7 @@ class Rows:
     most: int
 
 
-Node = Leaf | Group | Choice | Rows
+Node = Leaf | Group | Switch | Choice | Rows
 
 
 def joined(name: str, part: str | int) -> str:
@@ -104,6 +124,8 @@ def leaves(node: Node) -> Iterator[Leaf]:
     below: tuple[Node, ...]
     if isinstance(node, Choice):
         below = tuple(node.options.values())
+    elif isinstance(node, Switch):
+        below = (node.group,)
     else:
         below = (node.row,) if isinstance(node, Rows) else node.members
     for member in below:

@@ -13,6 +13,14 @@ class Offer:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Box:
+    """One value of a list that takes only a few."""
+
+    value: str
+    is_ticked: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Offers:
     """For one field. ``closed``: other values are refused anyway, so it is a list to choose from.
 

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
-from frontend.forms.nodes import Choice, Group, Leaf, Node, Rows, joined
+from frontend.forms.nodes import ON, Choice, Group, Leaf, Node, Rows, Switch, joined
 from frontend.forms.texts import from_text, is_blank, to_text
 
 Texts = dict[str, str]
@@ -45,6 +45,8 @@ def _read(node: Node, texts: Texts) -> Any:
             return _MISSING if is_blank(text) else from_text(node, text or "")
         case Group():
             return _read_group(node, texts)
+        case Switch():
+            return _read_group(node.group, texts) if node.is_on(texts) else _MISSING
         case Choice():
             tag = texts.get(node.tag_name, "").strip()
             if not tag and not node.required:
@@ -73,6 +75,9 @@ def _write(node: Node, value: Any, texts: Texts) -> None:
             texts[node.name] = to_text(node, value)
         case Group():
             _write_group(node, value, texts)
+        case Switch() if isinstance(value, dict):
+            texts[node.name] = ON
+            _write_group(node.group, value, texts)
         case Choice() if isinstance(value, dict) and value.get(node.tag) in node.options:
             texts[node.tag_name] = value[node.tag]
             _write_group(node.options[value[node.tag]], value, texts)
@@ -103,6 +108,8 @@ def _renamed(node: Any, old: str, new: str) -> Any:
     if isinstance(node, Choice):
         options = {tag: _renamed(option, old, new) for tag, option in node.options.items()}
         return replace(node, name=name, options=options)
+    if isinstance(node, Switch):
+        return replace(node, name=name, group=_renamed(node.group, old, new))
     if isinstance(node, Rows):
         return replace(node, name=name, row=_renamed(node.row, old, new))
     return replace(node, name=name)

@@ -5,7 +5,7 @@ from typing import Any
 
 from pydantic import TypeAdapter
 
-from frontend.forms.nodes import Choice, Group, Leaf, LeafType, Node, Rows, joined
+from frontend.forms.nodes import Choice, Group, Leaf, LeafType, Node, Rows, Switch, joined
 from gpu_runtime.protocol.job_specs import JobSpec
 
 Schema = dict[str, Any]
@@ -45,7 +45,7 @@ class _Reader:
             return self._choice(name, label, help_, schema, required=required)
         if "properties" in schema:
             if nullable:
-                raise TypeError(f"{name}: a group that may be null cannot be shown in a form")
+                return self._switch(name, label, help_, schema, needs_a_value=required or default is not None)
             return self._group(name, label, help_, schema, required=required, default=default)
         items = self._resolved(schema["items"])[0] if "items" in schema else {}
         if "properties" in items:
@@ -59,7 +59,7 @@ class _Reader:
             nullable=nullable,
             default=default,
             own_default=own_default,
-            choices=tuple(schema.get("enum", ())),
+            choices=tuple(schema.get("enum") or items.get("enum", ())),
             says=schema,
             **self._type_of(name, schema, items),
         )
@@ -84,7 +84,7 @@ class _Reader:
         members = []
         needed, whole = set(schema.get("required", ())), default or {}
         for key, field in schema["properties"].items():
-            if "const" in field or field.get("x-api-only"):  # the tag of a choice, or what only the API takes
+            if "const" in field:  # the tag of a choice
                 continue
             own = field.get("default")
             members.append(
@@ -98,6 +98,14 @@ class _Reader:
                 )
             )
         return Group(name=name, label=label, help=help_, required=required, members=tuple(members))
+
+    def _switch(self, name: str, label: str, help_: str, schema: Schema, *, needs_a_value: bool) -> Switch:
+        if needs_a_value:
+            raise TypeError(
+                f"{name}: a group that may be null is off in a form that nobody touched; its default is not"
+            )
+        group = self._group(name, label, schema.get("description", ""), schema, required=True, default=None)
+        return Switch(name=name, label=label, help=help_, group=group)
 
     def _choice(self, name: str, label: str, help_: str, schema: Schema, *, required: bool) -> Choice:
         """Options in the order of the union; its mapping is sorted by name."""

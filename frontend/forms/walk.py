@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 
 from frontend.forms.layout import pattern_of
-from frontend.forms.nodes import Choice, Group, Leaf, Node, Rows
+from frontend.forms.nodes import OFF, ON, Choice, Group, Leaf, Node, Rows, Switch
 from frontend.forms.posted import Texts, row_numbers, row_of
 from frontend.forms.texts import is_blank
 from frontend.forms.words import default_words
@@ -17,6 +17,9 @@ def names_of(node: Node) -> Iterator[str]:
         case Group():
             for member in node.members:
                 yield from names_of(member)
+        case Switch():
+            yield node.name
+            yield from names_of(node.group)
         case Choice():
             yield node.tag_name
             for option in node.options.values():
@@ -34,6 +37,11 @@ def effective_texts(node: Node, texts: Texts) -> Iterator[tuple[str, str]]:
         case Group():
             for member in node.members:
                 yield from effective_texts(member, texts)
+        case Switch():
+            is_on = node.is_on(texts)
+            yield node.name, ON if is_on else OFF
+            if is_on:
+                yield from effective_texts(node.group, texts)
         case Choice():
             chosen = node.chosen(texts)
             yield node.tag_name, next(tag for tag, option in node.options.items() if option is chosen)
@@ -62,6 +70,8 @@ def _tag_names(node: Node) -> Iterator[str]:
         case Group():
             for member in node.members:
                 yield from _tag_names(member)
+        case Switch():
+            yield from _tag_names(node.group)
         case Choice():
             yield node.tag_name
             for option in node.options.values():

@@ -1,8 +1,8 @@
 """What a form says of a field beside its explanation: its default, its bounds, the values of a list."""
 
 from frontend.forms.nodes import Leaf, LeafType
-from frontend.forms.offers import Offer, Offers
-from frontend.forms.texts import NO, NONE, YES, written
+from frontend.forms.offers import Box, Offer, Offers
+from frontend.forms.texts import NO, NONE, YES, from_text, is_blank, written
 
 
 def default_words(leaf: Leaf) -> str:
@@ -34,10 +34,23 @@ def choices_of(leaf: Leaf, offers: Offers, text: str) -> tuple[Offer, ...]:
     return tuple(found)
 
 
+def boxes_of(leaf: Leaf, text: str) -> tuple[Box, ...]:
+    """A list of a few words as boxes to tick, in the model's order; one that is not offered any more stays."""
+    found = leaf.default if is_blank(text) else from_text(leaf, text)
+    ticked = [str(value) for value in found] if isinstance(found, list | tuple) else []
+    words = dict.fromkeys([*leaf.choices, *ticked])
+    return tuple(Box(value=word, is_ticked=word in ticked) for word in words)
+
+
+def in_order(leaf: Leaf, text: str) -> str:
+    """What the boxes that a text ticks say together."""
+    return ", ".join(box.value for box in boxes_of(leaf, text) if box.is_ticked)
+
+
 def help_of(leaf: Leaf, hint: str) -> str:
     """Its explanation, what is allowed, and ``hint``: what is so at this moment."""
     none = '"none" turns it off.' if leaf.none_is_a_word else ""
-    commas = "Separated by commas." if leaf.type == LeafType.LIST else ""
+    commas = "Separated by commas." if leaf.type == LeafType.LIST and not leaf.choices else ""
     return " ".join(filter(None, (leaf.help, commas, _bounds(leaf), none, hint)))
 
 

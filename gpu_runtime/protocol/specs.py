@@ -293,7 +293,7 @@ class SftJobSpec(OrderedSpec):
         LoraSpec | None,
         Field(
             description="Low-rank updates of the base's text, trained with the head. None: the base as it is.",
-            json_schema_extra=shown(label="LoRA on the base") | {"x-api-only": True},
+            json_schema_extra=shown(label="LoRA on the base"),
         ),
     ] = None
 

@@ -13,7 +13,7 @@ from pydantic import Field, TypeAdapter
 from frontend.forms import posted
 from frontend.forms.bound import Binding
 from frontend.forms.items import labels_of
-from frontend.forms.nodes import Choice, Group, Leaf, Node, Rows
+from frontend.forms.nodes import ON, Choice, Group, Leaf, Node, Rows, Switch
 from frontend.forms.offers import Offering
 from frontend.forms.posted import spec_of, texts_of
 from frontend.forms.presets import PRESETS, preset_texts
@@ -59,6 +59,9 @@ def test_what_is_stored_of_a_job_comes_back_too_though_it_names_every_default(ki
         ("rl", {"unexplored": ["grip, left", "[0]", " spaced "]}),
         ("sft", {"dataset": {"id": "d", "cameras": []}}),
         ("sft", {"dataset": {"id": "d", "instruction": ""}}),
+        ("sft", {"lora": {}}),
+        ("sft", {"lora": None}),
+        ("sft", {"lora": {"rank": 4, "alpha": 8.5, "target_modules": ["v_proj", "q_proj"]}}),
         ("sft", {"name": '"quoted"'}),
         ("sft", {"name": "none"}),
         ("rollout", {"environment": {"id": "PushCube-v1", "cameras": {"a = b": "base", "c": "d"}}}),
@@ -77,6 +80,13 @@ def test_a_form_that_forgets_a_null_is_found(monkeypatch: pytest.MonkeyPatch):
 def test_only_what_was_set_is_sent():
     texts = texts_of(job_form(), SPECIFICATIONS["sft"])
     assert spec_of(job_form(), texts) == SPECIFICATIONS["sft"] | {"head": {"type": "mlp"}}  # a horizon of 4 is usual
+
+
+def test_a_switch_that_is_off_sends_nothing_of_what_stands_behind_it():
+    texts = texts_of(job_form(), SPECIFICATIONS["sft"] | {"lora": {"rank": 4}})
+    assert (texts["lora"], texts["lora.rank"]) == ("on", "4")
+    assert spec_of(job_form(), texts)["lora"] == {"rank": 4}
+    assert "lora" not in spec_of(job_form(), texts | {"lora": ""})
 
 
 def test_beside_a_value_that_is_set_the_groups_other_defaults_are_sent():
@@ -102,6 +112,17 @@ class Inner(Message):
 
     colour: Annotated[str, Field(description="Any.")]
     mute: bool = False
+
+
+class Always(Message):
+    """A release in which a group that may be null has a default."""
+
+    inner: Annotated["Inner | None", Field(description="More of it.")] = Inner(colour="red")
+
+
+def test_a_group_that_may_be_null_but_is_not_at_first_is_refused():
+    with pytest.raises(TypeError, match="inner: a group that may be null"):
+        form_of(Always)
 
 
 def later_form() -> Choice:
@@ -157,6 +178,8 @@ def unexplained(node: Node) -> Iterator[str]:
     match node:
         case Group():
             below: tuple[Node, ...] = node.members
+        case Switch():
+            below = (node.group,)
         case Choice():
             below = tuple(node.options.values())
         case Rows():
@@ -176,6 +199,9 @@ def _reaching(node: Node, name: str) -> dict[str, str]:
             if node.name and name in set(names_of(option)):
                 found[node.tag_name] = tag
             below.append(option)
+    if isinstance(node, Switch):
+        found[node.name] = ON
+        below.append(node.group)
     for member in below:
         found = _reaching(member, name) | found
     return found

@@ -1,6 +1,7 @@
 """The page of a new job: what it sends is what was typed, what is refused stands at its field, nothing is lost."""
 
 import json
+import re
 import shlex
 import uuid
 from html import unescape
@@ -8,11 +9,13 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from django.utils import timezone
 from pydantic import TypeAdapter
 
 from frontend.forms.posted import spec_of, texts_of
 from frontend.forms.schema import job_form
 from gpu_runtime.protocol.job_specs import JobSpec
+from gpu_runtime.protocol.lora import LoraSpec
 from jobs.models import Job
 from tenants.scope import platform_scope
 from tests.support.factories import ProjectFactory
@@ -25,6 +28,8 @@ pytestmark = pytest.mark.django_db
 
 NEW = "/jobs/new/"
 KINDS = ("sft", "rl", "evaluation", "rollout")
+READS_TEXT = {"type": "mlp", "horizon": 4, "tap": "layer:-1"}
+LORA = {"rank": 4, "alpha": 8.5, "target_modules": ["q_proj", "v_proj"]}
 _SPECS: TypeAdapter[Any] = TypeAdapter(JobSpec)
 
 
@@ -144,6 +149,11 @@ def test_rows_of_another_lab_are_not_offered(story: Story):
         ("sft", {"dataset.cameras": "nowhere"}, "dataset.cameras", "Unknown cameras"),
         ("sft", {"dataset.id": str(uuid.uuid4())}, "dataset.id", "no dataset version"),
         ("sft", {"base_model": "unheard-of"}, "base_model", "not resident"),
+        ("sft", {"lora": "on"}, "lora", "read before the text layers"),
+        ("sft", {"lora": "on", "lora.rank": "0"}, "lora.rank", "greater than or equal to 1"),
+        ("sft", {"lora": "on", "lora.alpha": "much"}, "lora.alpha", "valid number"),
+        ("sft", {"lora": "on", "lora.target_modules": "[]"}, "lora.target_modules", "at least 1 item"),
+        ("sft", {"lora": "on", "lora.target_modules": "q_proj, nose"}, "lora.target_modules", "'q_proj'"),
         ("sft", {"project": "nowhere"}, "project", "no project"),
         ("sft", {"tags": "twice, twice"}, "tags", "each tag once"),
         ("sft", {"budget.max_cost": "-1"}, "budget.max_cost", "pattern"),
@@ -206,6 +216,65 @@ def test_a_refusal_is_listed_near_the_button_and_leads_to_its_field(story: Story
     assert 'href="#f-training.steps"' in html
     assert 'id="f-training.steps"' in html
     assert "Still needed" in html
+
+
+def lora_spec(person: Person, **changes: Any) -> dict[str, Any]:
+    return make_spec(make_version(person), head=READS_TEXT, lora=LORA) | changes
+
+
+def test_lora_is_off_until_it_is_switched_on_and_then_submitted_as_typed(story: Story):
+    browser = story.alice.browser()
+    plain = typed(story.alice, lora_spec(story.alice, lora=None))
+    assert not [name for name in plain if name.startswith("lora")]
+    page = browser.post(f"{NEW}fields/", plain | {"lora": "on"}).content.decode()
+    shown = form_in(page, "new-job").values
+    assert shown["lora.target_modules"].startswith("q_proj, k_proj, ")  # every box is ticked
+    changed = shown | {"lora.rank": "4", "lora.alpha": "8.5", "lora.target_modules": ["[]", "q_proj", "v_proj"]}
+    assert browser.post(NEW, changed).status_code == 302
+    assert all_jobs()[-1].spec["lora"] == LORA
+    assert browser.post(NEW, plain).status_code == 302
+    assert all_jobs()[-1].spec["lora"] is None
+
+
+def test_switched_on_without_its_fields_it_means_their_defaults(story: Story):
+    """As a browser without scripts sends it: the fields were never on its page."""
+    plain = typed(story.alice, lora_spec(story.alice, lora=None))
+    assert story.alice.browser().post(NEW, plain | {"lora": "on"}).status_code == 302
+    assert all_jobs()[-1].spec["lora"] == LoraSpec().model_dump(mode="json")
+
+
+def test_a_clone_fills_in_lora_and_marks_what_changes_of_it(story: Story):
+    browser, parent = story.alice.browser(), make_job(story.alice, head=READS_TEXT, lora=LORA)
+    page = browser.get(f"{NEW}?from={parent.pk}").content.decode()
+    values = form_in(page, "new-job").values
+    told = {name: text for name, text in values.items() if name.startswith("lora")}
+    assert told == {"lora": "on", "lora.rank": "4", "lora.alpha": "8.5", "lora.target_modules": "q_proj, v_proj"}
+    assert 'class="was"' not in page
+    browser.post(NEW, values)
+    assert all_jobs()[-1].spec["lora"] == LORA
+    changed = browser.post(f"{NEW}fields/", values | {"lora.target_modules": "q_proj"}).content.decode()
+    assert re.findall(r'class="was">([^<]*)', changed) == ["was q_proj, v_proj"]
+    off = browser.post(f"{NEW}fields/", {name: text for name, text in values.items() if name != "lora"})
+    assert re.findall(r'class="was">([^<]*)', off.content.decode()) == ["was on"]
+
+
+def test_what_was_typed_into_lora_comes_back_with_it(story: Story):
+    browser, values = story.alice.browser(), typed(story.alice, lora_spec(story.alice))
+    without = {name: text for name, text in values.items() if name != "lora"}
+    off = form_in(browser.post(f"{NEW}fields/", without).content.decode(), "new-job").values
+    assert (off["lora.rank"], off["lora.target_modules"]) == ("4", "q_proj, v_proj")  # parked, and not sent:
+    assert "lora" not in json.loads(code_in(browser.post(f"{NEW}estimate/", off).content.decode(), "json"))
+    on = browser.post(f"{NEW}estimate/", off | {"lora": "on"}).content.decode()
+    assert json.loads(code_in(on, "json"))["lora"] == LORA
+
+
+def test_a_retry_of_a_job_with_lora_has_it_too(story: Story):
+    parent = make_job(story.alice, head=READS_TEXT, lora=LORA)
+    with platform_scope():
+        Job.objects.filter(pk=parent.pk).update(state="failed", finished_at=timezone.now())
+    assert story.alice.browser().post(f"/jobs/{parent.pk}/retry/").status_code == 302
+    assert all_jobs()[-1].spec["lora"] == LORA
+    assert all_jobs()[-1] != parent
 
 
 def test_a_hidden_part_of_what_was_typed_comes_back_with_its_head(story: Story):

@@ -31,12 +31,3 @@ def test_a_bad_one_is_refused_by_its_field(
 ) -> None:
     spec = make_spec(make_version(alice)) | {"head": head, "lora": lora}
     assert pointer in refusals(alice, spec)
-
-
-def test_a_copy_in_the_form_says_that_it_would_lose_the_adapter(alice: Person) -> None:
-    spec = make_spec(make_version(alice)) | {"head": READS_TEXT, "lora": LORA}
-    job_id = alice.api.post("/api/v1/jobs", spec).json()["id"]
-    page = alice.browser().get("/jobs/new/", {"from": job_id}).content.decode()
-    assert "POST /api/v1/jobs with the specification keeps it" in page
-    plain = alice.api.post("/api/v1/jobs", spec | {"lora": None}).json()["id"]
-    assert "keeps it" not in alice.browser().get("/jobs/new/", {"from": plain}).content.decode()

@@ -4,7 +4,7 @@ from typing import Any
 
 from hypothesis import strategies as st
 
-from frontend.forms.nodes import Choice, Group, Leaf, LeafType, Node, Rows
+from frontend.forms.nodes import Choice, Group, Leaf, LeafType, Node, Rows, Switch
 from frontend.forms.schema import job_form
 
 _TEXT = st.text(st.characters(exclude_categories=("Cs",), exclude_characters="\0"), max_size=30)
@@ -41,6 +41,8 @@ def _node(node: Node) -> st.SearchStrategy[Any]:
     match node:
         case Leaf():
             return _AGREED.get(node.name, _leaf(node))
+        case Switch():
+            return st.none() | _node(node.group)
         case Choice():
             return st.one_of([_group(option, {node.tag: tag}) for tag, option in node.options.items()])
         case Rows():
@@ -73,7 +75,8 @@ def _value(kind: LeafType, says: dict[str, Any], leaf: Leaf) -> st.SearchStrateg
         case LeafType.LIST:
             item = says["items"] if "items" in says else says["prefixItems"][0]
             few, many = says.get("minItems", 0), min(says.get("maxItems", 4), 4)
-            return st.lists(_value(leaf.item, item, leaf), min_size=few, max_size=many)
+            one = st.sampled_from(leaf.choices) if leaf.choices else _value(leaf.item, item, leaf)
+            return st.lists(one, min_size=few, max_size=many)
         case LeafType.MAP:
             return st.dictionaries(_TEXT.filter(bool), st.from_regex(_NAME, fullmatch=True), max_size=3)
         case LeafType.TEXT:

@@ -3,6 +3,8 @@
 from dataclasses import dataclass, field
 from html.parser import HTMLParser
 
+from frontend.views.new_job.draft import NO_BOX
+
 
 @dataclass(slots=True, kw_only=True)
 class PageForm:
@@ -13,7 +15,7 @@ class PageForm:
 
 
 def form_in(html: str, form_id: str) -> PageForm:
-    """The form with this id; fields after it are left out."""
+    """The form with this id; fields after it are left out. Boxes under one name are one text, as the draft reads them."""
     reader = _Reader(form_id)
     reader.feed(html)
     return reader.form
@@ -33,7 +35,9 @@ class _Reader(HTMLParser):
             return
         name = own.get("name") or ""
         if tag == "input" and name and (own.get("type") not in ("radio", "checkbox") or "checked" in own):
-            self.form.values[name] = own.get("value") or ""
+            ticked = self.form.values.get(name, NO_BOX) if own.get("type") == "checkbox" else NO_BOX
+            value = own.get("value") or ""
+            self.form.values[name] = value if ticked == NO_BOX else f"{ticked}, {value}"
         elif tag == "select":
             self.select = name
             self.form.options[name] = []

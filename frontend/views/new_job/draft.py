@@ -1,6 +1,6 @@
 """What stands in the form before it is drawn: from a query string, from what was posted, from an earlier job."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 from uuid import UUID, uuid4
@@ -20,11 +20,8 @@ from tenants.models import DEFAULT_PROJECT, Tenant
 
 KIND_DEFAULT = "sft"
 KEY_FIELD = "idempotency_key"
+NO_BOX = "[]"
 _OWN_FIELDS = (KEY_FIELD, "csrfmiddlewaretoken")
-LORA_NOTE = (
-    "The job trains an adapter on the base (lora), which only the API takes: this copy would train the head alone. "
-    "POST /api/v1/jobs with the specification keeps it."
-)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -53,8 +50,6 @@ def draft_of_query(tenant: Tenant, query: Mapping[str, str]) -> Draft:
     notes: list[str] = []
     parent = _parent(tenant, query["from"]) if query.get("from") else None
     texts = clone_texts(parent) if parent else {}
-    if parent is not None and parent.spec.get("lora"):
-        notes.append(LORA_NOTE)
     policy, dataset = _policy(tenant, query, notes), _dataset(tenant, query, notes)
     texts["kind"] = _kind(query, notes) or texts.get("kind") or ("evaluation" if policy else KIND_DEFAULT)
     texts |= {"policy.artifact": policy} if policy else {}
@@ -64,7 +59,7 @@ def draft_of_query(tenant: Tenant, query: Mapping[str, str]) -> Draft:
 
 def draft_of_post(tenant: Tenant, posted: QueryDict) -> Draft:
     """What was typed; ``preset``, ``add`` and ``remove`` are buttons that change it."""
-    texts = {name: str(posted[name]).replace("\r\n", "\n") for name in posted if name not in _OWN_FIELDS}
+    texts = {name: _typed(values) for name, values in posted.lists() if name not in _OWN_FIELDS}
     preset, added, removed = (texts.pop(name, "") for name in ("preset", "add", "remove"))
     texts |= preset_texts(texts.get("kind", ""), preset)
     if added:
@@ -82,6 +77,13 @@ def clone_texts(job: Job) -> Texts:
     if job.project.slug != DEFAULT_PROJECT:
         spec["project"] = job.project.slug
     return texts_of(job_form(), spec)
+
+
+def _typed(values: Sequence[Any]) -> str:
+    """One text per field. Boxes send an empty list first and then what is ticked, under one name."""
+    if len(values) > 1 and values[0] == NO_BOX:
+        return ", ".join(map(str, values[1:]))
+    return str(values[-1]).replace("\r\n", "\n") if values else ""
 
 
 def _parent(tenant: Tenant, job_id: str) -> Job:

@@ -3,7 +3,7 @@
 import { $, $$ } from "./dom.js";
 
 const form = $("[data-new-job]");
-const open = new Set(), touched = new Set(), late = new Map();
+const open = new Set(), touched = new Set(), late = new Map(), lateBoxes = new Map();
 let shownAs = "curl";
 
 
@@ -20,8 +20,10 @@ function reopen() {
   }
 }
 
-// What a field comes to: its text, else the default that it shows.
+// What a field comes to: what is ticked, or its text, else the default that it shows.
 function effective(field) {
+  const boxes = $$("input[type=checkbox]", field);
+  if (boxes.length) return boxes.filter((box) => box.checked).map((box) => box.value).join(", ") || "off";
   const control = $("input:not([type=radio]), select, textarea", field);
   return control ? control.value.trim() || field.dataset.default || "" : $("input[type=radio]:checked", field)?.value ?? "";
 }
@@ -37,7 +39,7 @@ function markChange(field) {
 }
 
 function setError(field, text) {
-  const control = $("input, select, textarea", field), id = `f-${field.dataset.field}-error`, error = document.getElementById(id);
+  const control = $("input:not([type=hidden]), select, textarea", field), id = `f-${field.dataset.field}-error`, error = document.getElementById(id);
   field.toggleAttribute("data-bad", Boolean(text));
   if (text) control?.setAttribute("aria-invalid", "true");
   else control?.removeAttribute("aria-invalid");
@@ -63,6 +65,10 @@ function placeErrors() {
   }
 }
 
+function tell(control) {
+  for (const kind of ["input", "change"]) control.dispatchEvent(new Event(kind, { bubbles: true }));
+}
+
 // Into the fresh fields; a choice asks for its own fields then.
 function putBack() {
   for (const [name, value] of late) {
@@ -70,9 +76,16 @@ function putBack() {
     if (!control) continue;
     if (control.type === "radio") control.checked = true;
     else control.value = value;
-    for (const kind of ["input", "change"]) control.dispatchEvent(new Event(kind, { bubbles: true }));
+    tell(control);
+  }
+  for (const [id, checked] of lateBoxes) {
+    const control = document.getElementById(id);
+    if (!control || control.checked === checked) continue;
+    control.checked = checked;
+    tell(control);
   }
   late.clear();
+  lateBoxes.clear();
 }
 
 async function copyCode(button) {
@@ -129,6 +142,10 @@ document.body.addEventListener("htmx:beforeSwap", (event) => {
   if (event.target.id !== "fields") return;
   const sent = event.detail.requestConfig.formData;
   for (const control of $$("input:not([type=hidden]), textarea, select", $("#fields"))) {
+    if (control.type === "checkbox") {
+      if (sent.getAll(control.name).includes(control.value) !== control.checked) lateBoxes.set(control.id, control.checked);
+      continue;
+    }
     if (control.type === "radio" && !control.checked) continue;
     if (sent.has(control.name) && sent.get(control.name) !== control.value) late.set(control.name, control.value);
   }
