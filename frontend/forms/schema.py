@@ -101,9 +101,7 @@ class _Reader:
 
     def _switch(self, name: str, label: str, help_: str, schema: Schema, *, needs_a_value: bool) -> Switch:
         if needs_a_value:
-            raise TypeError(
-                f"{name}: a group that may be null is off in a form that nobody touched; its default is not"
-            )
+            raise TypeError(f"{name}: a group that may be null must be null by default")
         group = self._group(name, label, schema.get("description", ""), schema, required=True, default=None)
         return Switch(name=name, label=label, help=help_, group=group)
 

@@ -121,7 +121,7 @@ class Always(Message):
 
 
 def test_a_group_that_may_be_null_but_is_not_at_first_is_refused():
-    with pytest.raises(TypeError, match="inner: a group that may be null"):
+    with pytest.raises(TypeError, match="inner: a group that may be null must be"):
         form_of(Always)
 
 

@@ -15,7 +15,7 @@ class PageForm:
 
 
 def form_in(html: str, form_id: str) -> PageForm:
-    """The form with this id; fields after it are left out. Boxes under one name are one text, as the draft reads them."""
+    """The form with this id; fields after it are left out. Boxes of one name are one text, as the draft reads them."""
     reader = _Reader(form_id)
     reader.feed(html)
     return reader.form
