@@ -40,6 +40,9 @@ def test_numbers_and_names_come_from_the_environment(tmp_path: Path) -> None:
         ({"JOYNEXUS_RUNTIME_ENV_DEVICE": "cuda:1"}, "JOYNEXUS_RUNTIME_ENV_DEVICE is 'cuda:1'; allowed: cpu and cuda"),
         ({"JOYNEXUS_RUNTIME_VERIFY_DATASETS": "2"}, "VERIFY_DATASETS is 2; allowed: 0 and 1"),
         ({"JOYNEXUS_RUNTIME_HEAD_POOL": "2"}, "HEAD_POOL is 2; allowed: 0 and 1"),
+        ({"JOYNEXUS_RUNTIME_GROUP_LORA": "2"}, "JOYNEXUS_RUNTIME_GROUP_LORA is 2; allowed: 0 and 1"),
+        ({"JOYNEXUS_RUNTIME_DEDUP_FRAMES": "-1"}, "JOYNEXUS_RUNTIME_DEDUP_FRAMES is -1; allowed: 0 and 1"),
+        ({"JOYNEXUS_RUNTIME_TRUNCATE_DEPTH": "3"}, "JOYNEXUS_RUNTIME_TRUNCATE_DEPTH is 3; allowed: 0 and 1"),
         (
             {"JOYNEXUS_RUNTIME_WINDOW": "5"},
             "JOYNEXUS_RUNTIME_WINDOW: no such setting; allowed: JOYNEXUS_RUNTIME_CACHE",
