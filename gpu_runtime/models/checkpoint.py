@@ -16,11 +16,12 @@ import torch
 from pydantic import ValidationError
 
 from gpu_runtime.models.errors import AdapterError, CheckpointError
-from gpu_runtime.models.folders import atomic_folder, listing, sha256, write_json
+from gpu_runtime.models.folders import sha256
 from gpu_runtime.models.lora.adapter import AdaptableBase
 from gpu_runtime.models.policy import Policy
+from gpu_runtime.models.slot_files import SlotFiles
 from gpu_runtime.models.slots import Slot
-from gpu_runtime.models.weights import fill_module, read_tensors, write_tensors
+from gpu_runtime.models.weights import fill_module, read_tensors
 from gpu_runtime.protocol.schema import DatasetSchema, DatasetStatistics
 from gpu_runtime.protocol.specs import SftJobSpec
 
@@ -31,13 +32,17 @@ MOMENTS = ("step", "exp_avg", "exp_avg_sq")
 
 def save_slot(slot: Slot, folder: Path) -> None:
     """Write a checkpoint; ``folder`` is there completely or not at all."""
-    with atomic_folder(folder) as temporary:
-        write_tensors(temporary / "head.safetensors", slot.policy.head.state_dict())
-        if slot.lora is not None:
-            write_tensors(temporary / LORA, slot.lora.state_dict())
-        write_tensors(temporary / "optimizer.safetensors", moments(slot.optimizer, slot.named_parameters()))
-        write_tensors(temporary / "random.safetensors", {"generator": slot.generator.get_state()})
-        write_json(temporary / "slot.json", _document(slot) | {"files": listing(temporary)})
+    slot_files(slot).write(folder)
+
+
+def slot_files(slot: Slot) -> SlotFiles:
+    """What a checkpoint of the slot consists of."""
+    tensors = {"head.safetensors": slot.policy.head.state_dict()}
+    if slot.lora is not None:
+        tensors[LORA] = slot.lora.state_dict()
+    tensors["optimizer.safetensors"] = slot.weights.moments()
+    tensors["random.safetensors"] = {"generator": slot.generator.get_state()}
+    return SlotFiles(tensors=tensors, document=_document(slot))
 
 
 def load_slot(
@@ -124,7 +129,7 @@ def restore_moments(
 
 
 def _restore(slot: Slot, folder: Path, document: dict[str, Any]) -> Slot:
-    restore_moments(slot.optimizer, slot.named_parameters(), read_tensors(folder / "optimizer.safetensors"))
+    slot.weights.restore_moments(read_tensors(folder / "optimizer.safetensors"))
     slot.generator.set_state(read_tensors(folder / "random.safetensors")["generator"])
     slot.step = int(document["step"])
     slot.consumed.extend(document["consumed"])

@@ -19,12 +19,12 @@ import torch
 
 from gpu_runtime.models.checkpoint import FORMAT, LORA, moments, read_document, restore_moments
 from gpu_runtime.models.errors import AdapterError, CheckpointError
-from gpu_runtime.models.folders import atomic_folder, listing, write_json
 from gpu_runtime.models.lora.adapter import AdaptableBase
 from gpu_runtime.models.observations import Observations
 from gpu_runtime.models.policy import Policy
 from gpu_runtime.models.rl_slots import RlSlot
-from gpu_runtime.models.weights import fill_module, read_tensors, write_tensors
+from gpu_runtime.models.slot_files import SlotFiles
+from gpu_runtime.models.weights import fill_module, read_tensors
 from gpu_runtime.protocol.exploration import ActorCriticSpec
 from gpu_runtime.protocol.policy_specs import RlJobSpec
 from gpu_runtime.protocol.schema import DatasetSchema, DatasetStatistics
@@ -33,22 +33,25 @@ from gpu_runtime.protocol.specs import OptimizerSpec, SftJobSpec
 
 def save_rl_slot(slot: RlSlot, folder: Path) -> None:
     """Write a checkpoint; ``folder`` is there completely or not at all."""
+    rl_slot_files(slot).write(folder)
+
+
+def rl_slot_files(slot: RlSlot) -> SlotFiles:
+    """What a checkpoint of the slot consists of."""
     models = slot.models
-    with atomic_folder(folder) as temporary:
-        write_tensors(temporary / "head.safetensors", slot.policy.head.state_dict())
-        if slot.lora is not None:
-            write_tensors(temporary / LORA, slot.lora.state_dict())
-        write_tensors(temporary / "exploration.safetensors", models.actor.exploration_state())
-        if models.critic is not None:
-            write_tensors(temporary / "value.safetensors", models.critic.state_dict())
-        if models.reference is not None:
-            write_tensors(temporary / "reference.safetensors", models.reference.state_dict())
-        write_tensors(temporary / "optimizer.safetensors", moments(slot.optimizer, slot.named_parameters()))
-        write_tensors(temporary / "random.safetensors", {"generator": slot.generator.get_state()})
-        # a file of no tensor at all could not be read again
-        count = {"rows": torch.tensor(len(slot.observed))}
-        write_tensors(temporary / "observed.safetensors", count | slot.observed.tensors())
-        write_json(temporary / "slot.json", _document(slot) | {"files": listing(temporary)})
+    tensors = {"head.safetensors": slot.policy.head.state_dict()}
+    if slot.lora is not None:
+        tensors[LORA] = slot.lora.state_dict()
+    tensors["exploration.safetensors"] = models.actor.exploration_state()
+    if models.critic is not None:
+        tensors["value.safetensors"] = models.critic.state_dict()
+    if models.reference is not None:
+        tensors["reference.safetensors"] = models.reference.state_dict()
+    tensors["optimizer.safetensors"] = moments(slot.optimizer, slot.named_parameters())
+    tensors["random.safetensors"] = {"generator": slot.generator.get_state()}
+    # a file of no tensor at all could not be read again
+    tensors["observed.safetensors"] = {"rows": torch.tensor(len(slot.observed))} | slot.observed.tensors()
+    return SlotFiles(tensors=tensors, document=_document(slot))
 
 
 def load_rl_slot(

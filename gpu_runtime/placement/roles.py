@@ -184,6 +184,7 @@ class LocalRuntime:
             lease_ttl_us=config.lease_ttl_ms * 1000,
             status_window_us=config.status_window_s * 1_000_000,
             threads=config.threads,
+            files=self._pools["files"],
             on_unmount=lambda job: self.handles.release(job.tenant_id, job.key),
         )
 

@@ -9,10 +9,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Generic, TypeVar
 
-from gpu_runtime.models.checkpoint import load_slot, save_slot
+from gpu_runtime.models.checkpoint import load_slot, slot_files
 from gpu_runtime.models.errors import CheckpointError
-from gpu_runtime.models.rl_checkpoint import load_rl_slot, save_rl_slot
+from gpu_runtime.models.rl_checkpoint import load_rl_slot, rl_slot_files
 from gpu_runtime.models.rl_slots import RlSlot
+from gpu_runtime.models.slot_files import SlotFiles
 from gpu_runtime.models.slots import Slot
 from gpu_runtime.protocol.messages import PolicyVersionPublished
 from gpu_runtime.store.files import remove, sweep_unfinished, sync_folder
@@ -32,30 +33,42 @@ class Loaded(Generic[AnySlot]):
     broken: tuple[str, ...]
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SlotCopy:
+    """One attempt's slot after a step, to be written down."""
+
+    job_id: str
+    attempt: int
+    step: int
+    files: SlotFiles
+
+
 class Checkpoints:
-    """``root``/<job>/<attempt>/step-<ten digits>; all methods block on the disk."""
+    """``root``/<job>/<attempt>/step-<ten digits>; all methods but ``copy`` block on the disk."""
 
     def __init__(self, root: Path, keep: int) -> None:
         self._root = root
         self._keep = keep
         sweep_unfinished(root)
 
-    def save(self, job: MountedJob) -> PolicyVersionPublished:
-        """Write the slot as it stands and drop all but the newest. No step of the slot may run meanwhile."""
-        if isinstance(job.slot, RlSlot):
-            save_rl_slot(job.slot, self._path(job))
-        else:
-            save_slot(job.slot, self._path(job))
-        for old in self._all(job.job_id, job.attempt)[: -self._keep]:
+    def copy(self, job: MountedJob) -> SlotCopy:
+        """The slot as it stands. No step of it may run meanwhile; the copy is nobody else's. Touches no disk."""
+        slot = job.slot
+        files = rl_slot_files(slot) if isinstance(slot, RlSlot) else slot_files(slot)
+        return SlotCopy(job_id=job.job_id, attempt=job.attempt, step=slot.step, files=files.copied())
+
+    def write(self, copy: SlotCopy) -> PolicyVersionPublished:
+        """Make a copy durable and drop all but the newest."""
+        folder = self._folder(copy.job_id, copy.attempt)
+        copy.files.write(folder / _name(copy.step))
+        for old in self._all(copy.job_id, copy.attempt)[: -self._keep]:
             shutil.rmtree(old, ignore_errors=True)
-        return self.describe(job)
+        return _described(folder / _name(copy.step), copy.files.document["policy_version"], copy.step)
 
     def describe(self, job: MountedJob) -> PolicyVersionPublished:
         """The durable policy version that the slot is at."""
-        path, slot = self._path(job), job.slot
-        return PolicyVersionPublished(
-            version=slot.policy_version, step=slot.step, checkpoint=path.name, sha256=_hash(path)
-        )
+        path = self._folder(job.job_id, job.attempt) / _name(job.slot.step)
+        return _described(path, job.slot.policy_version, job.slot.step)
 
     def load(self, job_id: str, attempt: int, **options: object) -> Loaded[Slot] | None:
         """The newest slot of an attempt that is whole, or None if it has no checkpoint. ``options`` as ``load_slot``.
@@ -99,15 +112,20 @@ class Checkpoints:
         """Remove an attempt's checkpoints, e.g. those another journal's attempt of the same name left behind."""
         shutil.rmtree(self._folder(job_id, attempt), ignore_errors=True)
 
-    def _path(self, job: MountedJob) -> Path:
-        return self._folder(job.job_id, job.attempt) / f"step-{job.slot.step:010d}"
-
     def _folder(self, job_id: str, attempt: int) -> Path:
         return self._root / job_id / str(attempt)
 
     def _all(self, job_id: str, attempt: int) -> list[Path]:
         folder = self._folder(job_id, attempt)
         return sorted(path for path in folder.glob("step-*") if _NAME.fullmatch(path.name))
+
+
+def _name(step: int) -> str:
+    return f"step-{step:010d}"
+
+
+def _described(path: Path, version: int, step: int) -> PolicyVersionPublished:
+    return PolicyVersionPublished(version=version, step=step, checkpoint=path.name, sha256=_hash(path))
 
 
 def _set_aside(folder: Path) -> None:

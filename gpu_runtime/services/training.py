@@ -5,7 +5,7 @@ import functools
 import logging
 from collections import Counter
 from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Executor, ThreadPoolExecutor
 from dataclasses import replace
 from typing import TypeVar
 
@@ -13,9 +13,10 @@ import torch
 
 from gpu_runtime.models.rl_slots import RlSlot
 from gpu_runtime.protocol.ids import JobId, TenantId
-from gpu_runtime.protocol.messages import PolicyVersionPublished, ServiceStatus
+from gpu_runtime.protocol.messages import ServiceStatus
 from gpu_runtime.scheduler.training_queue import Group, LeasedJob, Purpose
 from gpu_runtime.services.checkpoints import Checkpoints
+from gpu_runtime.services.saving import Saver
 from gpu_runtime.services.utilization import Utilization
 from gpu_runtime.store.durability import Durability
 from gpu_runtime.store.records import Entry, Write
@@ -33,7 +34,7 @@ _STORAGE_RECHECK_S = 1.0
 class TrainingService:
     """One device. Decisions are the queue's, the arithmetic is the step's; this carries both out, one at a time.
 
-    ``on_unmount`` hears of a job when nothing touches its slot any more.
+    ``on_unmount`` hears of a job when nothing touches its slot any more. ``files``: threads that wait for the disk.
     """
 
     def __init__(
@@ -46,20 +47,27 @@ class TrainingService:
         lease_ttl_us: int,
         status_window_us: int,
         threads: int = 1,
+        files: Executor | None = None,
         on_unmount: Callable[[MountedJob], None] = lambda job: None,
     ) -> None:
         self._queue = queue
         self._step = step
         self._durability = durability
-        self._checkpoints, self._on_unmount = checkpoints, on_unmount
+        self._on_unmount = on_unmount
         self._renew_every_s = lease_ttl_us / 3e6
         # torch keeps its thread count per thread on some builds: set it where the work is done
         self.compute = ThreadPoolExecutor(1, "compute", functools.partial(torch.set_num_threads, threads))
+        self._saver = Saver(
+            checkpoints=checkpoints,
+            durability=durability,
+            compute=self.compute,
+            files=files,
+            ended=queue.changed.notify,
+        )
         self.utilization = Utilization(now_us=monotonic_us(), window_us=status_window_us)
         self._mounted: dict[str, MountedJob] = {}
         self._open_steps: Counter[str] = Counter()  # by job: begun, and not in the journal yet
         self._writing: asyncio.Task[None] | None = None  # of the step before the one on the device
-        self._saving = asyncio.Lock()
         self._stopping = False
 
     @property
@@ -70,15 +78,16 @@ class TrainingService:
         """From here on the job's partitions can be leased. A version the last process saved is published if it died
         before it could."""
         if job.saved_step >= 0:
-            await self._publish(job, await run_in(self.compute, self._checkpoints.describe, job))
+            await self._saver.publish(job)
         self._queue.queue.set_weight(TenantId(job.tenant_id), weight)
         self._queue.queue.set_policy_version(JobId(job.key), job.slot.policy_version)
         self._mounted[job.key] = job
 
     async def unmount(self, job: MountedJob) -> None:
-        """Wait until no step touches the slot any more and everything it did is in the journal, then forget it."""
+        """Wait until no step touches the slot any more and everything it did is on the disk, then forget it."""
         while self._open_steps[job.key]:
             await self._queue.changed.wait()
+        await self._saver.settled(job)
         del self._open_steps[job.key]
         self._mounted.pop(job.key, None)
         self._on_unmount(job)
@@ -86,6 +95,7 @@ class TrainingService:
     async def run(self) -> None:
         """Until ``stop``: lease, run, write down, settle. No lease is taken while nothing can be written down."""
         while not self._stopping:
+            self._saver.check()
             if (problem := self._durability.problem) is not None:
                 _log.debug("not leasing: %s", problem)
                 await self._durability.changed.wait(_STORAGE_RECHECK_S)
@@ -94,6 +104,7 @@ class TrainingService:
             else:
                 await self._queue.changed.wait(self._queue.wait_s())
         await self._written()
+        await self._saver.finish()
 
     def stop(self) -> None:
         """Take no further lease; ``run`` returns when the step in progress is over and in the journal."""
@@ -102,18 +113,7 @@ class TrainingService:
 
     async def save(self, job: MountedJob) -> None:
         """Make the slot's state durable and publish it. After the journal knows every step that is in it."""
-        async with self._saving:
-            if job.saved_step == job.slot.step or self._open_steps[job.key]:
-                return
-            version = await self._durability.persist(functools.partial(self._checkpoints.save, job), self.compute)
-            job.saved_step = version.step
-            await self._publish(job, version)
-
-    async def _publish(self, job: MountedJob, version: PolicyVersionPublished) -> None:
-        entry = Entry(
-            body=version, occurred_at_us=unix_us(), job_id=job.job_id, attempt=job.attempt, tenant_id=job.tenant_id
-        )
-        await self._durability.write(Write(entries=(entry,)))
+        await self._saver.save(job, busy=lambda: bool(self._open_steps[job.key]))
 
     async def platform_work(self, action: Callable[[], T]) -> T:
         """Run something on the device that no tenant pays for, between two steps; its time is overhead."""
@@ -148,14 +148,19 @@ class TrainingService:
             self._settle(lease, member, record.attribution.shares[member.partition_id])
         write = Write(entries=record.entries, changes=record.changes, queue=self._queue.dump())
         await self._written()
+        due = [member.job for member in members if _checkpoint_is_due(member)]
+        self._open_steps.update(job.key for job in due)  # a job that is being copied is not let go
         self._writing = asyncio.create_task(self._write(write, keys))
-        for job in [member.job for member in members if _checkpoint_is_due(member)]:
-            await self._written()
-            await self.save(job)
+        for job in due:
+            await self._saver.begin(job, self._writing)
+            self._closed([job.key])
 
     async def _write(self, write: Write, keys: Sequence[str]) -> None:
         """Write one step down while the device is on the next one: at most two are in memory only."""
         await self._durability.write(write)
+        self._closed(keys)
+
+    def _closed(self, keys: Sequence[str]) -> None:
         self._open_steps.subtract(keys)
         self._queue.changed.notify()
 

@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
+from gpu_runtime.models.slot_files import SlotFiles
 from gpu_runtime.protocol.messages import DatasetBinding, Event, SubmitJob, WorkloadState
-from gpu_runtime.services import checkpoints
 from gpu_runtime.services.artifacts import Artifacts
 from gpu_runtime.store.journal import Journal
 from gpu_runtime.store.partitions import PartitionStore
@@ -62,7 +62,7 @@ async def test_a_crash_after_any_write_loses_nothing_and_doubles_nothing(
         for owner, name in [
             (Journal, "append"),
             (PartitionStore, "put"),
-            (checkpoints, "save_slot"),
+            (SlotFiles, "write"),
             (Artifacts, "publish_adapter"),
         ]:
             patch.setattr(owner, name, camera.after(getattr(owner, name), name))
@@ -75,7 +75,7 @@ async def test_a_crash_after_any_write_loses_nothing_and_doubles_nothing(
             weights = adapter(state)
     moments = sorted(album.iterdir())
     assert len(moments) > 20
-    assert {"append", "put", "save_slot", "publish_adapter"} == {moment.name.partition("-")[2] for moment in moments}
+    assert {"append", "put", "write", "publish_adapter"} == {moment.name.partition("-")[2] for moment in moments}
     for moment in moments:
         async with running(make_config(moment, datasets)) as runtime:
             await runtime.master.submit(submit)

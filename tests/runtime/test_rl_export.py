@@ -151,7 +151,7 @@ def test_the_service_keeps_checkpoints_of_this_kind_too_and_training_goes_on_as_
     steady = trained(base, 2)
     job = MountedJob(job_id="j", attempt=1, tenant_id="t", slot=steady, backbone=base, checkpoint_every=1)
     checkpoints = Checkpoints(tmp_path, keep=2)
-    published = checkpoints.save(job)
+    published = checkpoints.write(checkpoints.copy(job))
     assert (published.version, published.step) == (2, 2)
     loaded = checkpoints.load_rl("j", 1, spec=rl_job("grpo"), tap_width=base.tap_width)
     assert loaded is not None
