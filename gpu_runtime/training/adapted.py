@@ -16,7 +16,7 @@ from gpu_runtime.models.slots import Prepared, Slot
 from gpu_runtime.scheduler.accounting import split_exactly
 from gpu_runtime.scheduler.training_queue import Purpose
 from gpu_runtime.training.clock import DeviceClock
-from gpu_runtime.training.faults import Guard, explain, free_memory
+from gpu_runtime.training.faults import OUT_OF_MEMORY, Guard, explain, free_memory
 from gpu_runtime.training.member import Features, Member
 from gpu_runtime.training.trainer import Learner
 
@@ -52,19 +52,28 @@ class AdaptedTrainer:
         When the joint pass fails nobody has stepped: each member then runs alone, and who fails alone is the culprit.
         """
         grouped = len(members) > 1 and members[0].job.backbone.savings.group_lora
-        if not (grouped and self._together(members)):
-            for member in members:
+        if grouped and self._together(members):
+            return
+        for member in members:
+            if member.job.stopped:
+                member.skipped = True
+            else:
                 self._together([member])
 
     def _together(self, members: Sequence[Member]) -> bool:
-        """Forward, losses, one backward, updates; False when the pass failed and is to be tried one by one."""
-        begin_ns, before_ns = self._clock.now_ns(), sum(member.private_ns for member in members)
+        """Forward, losses, one backward, updates; False when the pass failed and is to be tried one by one.
+
+        The failed try is overhead: it leaves nobody time or a fault.
+        """
+        begin_ns, before_ns = self._clock.now_ns(), {member.partition_id: member.private_ns for member in members}
         steps: list[_Step] = []
         failed: Exception | None = None
         try:
             features = self._encode(members)
             for member in members:
                 self._prepare(Learner(member=member, features=features.pop(member.partition_id)), steps)
+                if len(members) > 1 and member.failure is not None and member.failure.reason == OUT_OF_MEMORY:
+                    raise torch.OutOfMemoryError  # everybody's graphs lie in memory: alone it may fit
             _backward(steps)
         except Exception as error:
             failed = error
@@ -75,9 +84,9 @@ class AdaptedTrainer:
         busy_ns = self._clock.now_ns() - begin_ns
         if failed is not None and len(members) > 1:
             for member in members:
-                member.metrics = {}
+                member.failure, member.private_ns = None, before_ns[member.partition_id]
             return False
-        own_ns = sum(member.private_ns for member in members) - before_ns
+        own_ns = sum(member.private_ns - before_ns[member.partition_id] for member in members)
         shares = split_exactly(busy_ns - own_ns, {member.partition_id: max(1, member.tokens) for member in members})
         for member in members:
             member.private_ns += shares[member.partition_id]

@@ -9,6 +9,8 @@ from gpu_runtime.training.clock import DeviceClock
 from gpu_runtime.training.member import Member
 from gpu_runtime.training.mounted import Failure
 
+OUT_OF_MEMORY = "out_of_memory"
+
 
 class Guard:
     """Runs what concerns one member only."""
@@ -34,7 +36,7 @@ class Guard:
 def explain(error: Exception) -> Failure:
     """A machine-readable reason and a message for one tenant's fault."""
     if isinstance(error, torch.OutOfMemoryError):
-        return Failure(reason="out_of_memory", message="the step does not fit into device memory; use a smaller batch")
+        return Failure(reason=OUT_OF_MEMORY, message="the step does not fit into device memory; use a smaller batch")
     reason = getattr(error, "code", None)
     if isinstance(reason, str):
         return Failure(reason=reason, message=str(error))
