@@ -74,8 +74,10 @@ def job_facts(job: Job) -> tuple[Fact, ...]:
 
 
 def _sft(spec: dict[str, Any]) -> list[Fact]:
+    lora = spec.get("lora")
     return [
         Fact(label="Actions in a chunk", text=str(spec["head"]["horizon"])),
+        *([Fact(label="LoRA on the base", text=f"rank {lora['rank']}, alpha {lora['alpha']:g}")] if lora else []),
         Fact(label="Batch size", text=str(spec["training"]["batch_size"])),
         Fact(label="Seed", text=str(spec["training"]["seed"])),
     ]

@@ -57,9 +57,19 @@ def manifest_facts(policy: Artifact) -> tuple[Facts, ...]:
         Facts(title="Cameras", facts=_cameras(_part(manifest, "prefix"))),
         Facts(title="Base model", facts=_facts(_base(manifest))),
         Facts(title="Head", facts=_facts(_head(_part(manifest, "head")))),
+        Facts(title="LoRA on the base", facts=_facts(_lora(lora_section(policy)))),
         Facts(title="Training", facts=_facts(_training(_part(manifest, "training")))),
     )
     return tuple(part for part in told if part.facts)
+
+
+def lora_section(policy: Artifact) -> Manifest:
+    """What its manifest says of its low-rank updates of the base; empty where it has none.
+
+    Manifests of version 1.2 tell of them in the specification alone, without their size.
+    """
+    own = _part(policy.manifest, "lora")
+    return own or _part(_part(policy.manifest, "spec"), "lora")
 
 
 def policy_facts(policy: Artifact) -> tuple[Fact, ...]:
@@ -155,6 +165,17 @@ def _head(head: Manifest) -> list[tuple[str, Any]]:
         ("Type", head.get("type")),
         ("Parameters", f"{count:,}" if isinstance(count, int) else None),
         ("Settings", settings),
+    ]
+
+
+def _lora(lora: Manifest) -> list[tuple[str, Any]]:
+    count, targets = lora.get("param_count"), lora.get("target_modules")
+    return [
+        ("Rank", lora.get("rank")),
+        ("Alpha", lora.get("alpha")),
+        ("Target modules", ", ".join(map(str, targets)) if isinstance(targets, list) else None),
+        ("Parameters", f"{count:,}" if isinstance(count, int) else None),
+        ("In the archive", f"{lora.get('folder', 'lora')}/, in PEFT's format" if lora else None),
     ]
 
 

@@ -7,7 +7,16 @@ from typing import Any
 
 NOT_COMPARED = frozenset({"cloned_from"})  # of every clone it differs
 _GENERAL = "General"
-_WORDS = {"rl": "RL", "lr": "learning rate", "pca": "PCA", "id": "ID", "gae": "GAE", "kl": "KL", "eps": "epsilon"}
+_WORDS = {
+    "rl": "RL",
+    "lr": "learning rate",
+    "pca": "PCA",
+    "id": "ID",
+    "gae": "GAE",
+    "kl": "KL",
+    "eps": "epsilon",
+    "lora": "LoRA",
+}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

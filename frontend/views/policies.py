@@ -12,7 +12,7 @@ from django.views.decorators.http import require_safe
 from frontend.facts import KIND_WORDS
 from frontend.lineage import family_of
 from frontend.measured import latest_results, measured
-from frontend.policies import evaluate_options, manifest_facts, policy_facts, row_of
+from frontend.policies import evaluate_options, lora_section, manifest_facts, policy_facts, row_of
 from frontend.policy_comparison import comparison_of
 from frontend.refusals import Refusal
 from frontend.success_figure import success_figures
@@ -95,6 +95,7 @@ def show_policy(
         "job": job,
         "facts": policy_facts(policy),
         "manifest": manifest_facts(policy),
+        "has_lora": bool(lora_section(policy)),
         "siblings": [row for row in siblings if row.pk != policy.pk],
         "family": family_of(request.tenant, job, [policy]),
         "measured": found,

@@ -21,6 +21,7 @@ from gpu_runtime.models import statistics_files
 from gpu_runtime.models.backbones.base import Backbone
 from gpu_runtime.models.folders import atomic_folder, listing, write_json
 from gpu_runtime.models.heads.flow import TIME_CONVENTION
+from gpu_runtime.models.lora.adapter import LoraAdapter
 from gpu_runtime.models.lora.peft_files import save_peft
 from gpu_runtime.models.manifest import NAME, AdapterManifest, seal
 from gpu_runtime.models.policy import STATE_MODE, Policy
@@ -114,6 +115,7 @@ def _policy_sections(policy: Policy) -> dict[str, Any]:
             "param_count": sum(p.numel() for p in policy.head.parameters()),
             "time_convention": TIME_CONVENTION if spec.head.type == "gr00t" else None,
         },
+        "lora": None if policy.lora is None else _lora_section(policy.lora),
         "action": {
             "dim": schema.action.dim,
             "horizon": policy.horizon,
@@ -134,6 +136,11 @@ def _policy_sections(policy: Policy) -> dict[str, Any]:
         "spec": spec.model_dump(mode="json"),
         "dataset_schema": schema.model_dump(mode="json"),
     }
+
+
+def _lora_section(adapter: LoraAdapter) -> dict[str, Any]:
+    asked = adapter.spec.model_dump(mode="json")
+    return asked | {"param_count": sum(p.numel() for p in adapter.parameters()), "folder": LORA_FOLDER}
 
 
 def _history(slot: Trained, provenance: Provenance, probe: Probe) -> dict[str, Any]:

@@ -13,8 +13,9 @@ from gpu_runtime.protocol.schema import DatasetSchema
 from gpu_runtime.protocol.specs import SftJobSpec
 
 SCHEMA_MAJOR = 1
-SCHEMA_VERSION = f"{SCHEMA_MAJOR}.2"
-"""1.1: the policy that training started from, probes without a dataset. 1.2: low-rank updates of the base."""
+SCHEMA_VERSION = f"{SCHEMA_MAJOR}.3"
+"""1.1: the policy that training started from, probes without a dataset. 1.2: low-rank updates of the base.
+1.3: their size, and which modules of the base there are."""
 NAME = "manifest.json"
 
 
@@ -26,6 +27,16 @@ class HeadSection(Message):
     fit_shape: dict[str, int]
     param_count: int
     time_convention: str | None  # flow heads only
+
+
+class LoraSection(Message):
+    """Low-rank updates of the base's text, as ``spec`` asked for them; ``folder`` holds them in PEFT's format."""
+
+    rank: int
+    alpha: float
+    target_modules: tuple[str, ...]
+    param_count: int
+    folder: str
 
 
 class ActionSection(Message):
@@ -97,6 +108,7 @@ class AdapterManifest(Message):
     prefix: dict[str, Any]
     prefix_signature: str
     head: HeadSection
+    lora: LoraSection | None = None
     action: ActionSection
     state: StateSection | None
     norm: NormSection

@@ -1,11 +1,14 @@
 """Base models by their catalog entry."""
 
+from collections import Counter
+
 import torch
 
 from gpu_runtime.models.backbones.base import ALL_SAVINGS, Savings
 from gpu_runtime.models.backbones.loading import load_built_in, load_checkpoint
 from gpu_runtime.models.backbones.qwen3_vl import Qwen3VLBackbone
 from gpu_runtime.protocol.catalog import BaseModelEntry
+from gpu_runtime.protocol.lora import TARGET_MODULES, TextModules
 from gpu_runtime.protocol.messages import BaseModelInfo
 
 DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}
@@ -43,6 +46,7 @@ def load_backbone(
         dtype=dtype,
         device=str(base.model.device),
         random_weights=entry.random_weights,
+        lora_modules=_lora_modules(base.model.language_model.layers),
     )
     return Qwen3VLBackbone(
         model=base.model,
@@ -52,4 +56,19 @@ def load_backbone(
         max_tokens_per_forward=max_tokens_per_forward,
         vision_cache_bytes=vision_cache_bytes,
         savings=savings,
+    )
+
+
+def _lora_modules(layers: torch.nn.Module) -> tuple[TextModules, ...]:
+    """Modules that adapters may update, counted by name and shape."""
+    found = Counter(
+        (path.rpartition(".")[2], module.in_features, module.out_features)
+        for path, module in layers.named_modules()
+        if isinstance(module, torch.nn.Linear)
+    )
+    return tuple(
+        TextModules(name=name, inputs=inputs, outputs=outputs, count=count)
+        for name in TARGET_MODULES
+        for (own, inputs, outputs), count in found.items()
+        if own == name
     )

@@ -1,5 +1,6 @@
 """LoRA on the base model's text stack, as a tenant asks for it."""
 
+from collections.abc import Sequence
 from typing import Annotated, Literal
 
 from pydantic import Field
@@ -25,3 +26,18 @@ class LoraSpec(Message):
     def scaling(self) -> float:
         """Factor of B A."""
         return self.alpha / self.rank
+
+
+class TextModules(Message):
+    """Linear modules of one name and shape in a base's text layers."""
+
+    name: TargetModule
+    inputs: int
+    outputs: int
+    count: int
+
+
+def lora_parameters(spec: LoraSpec, modules: Sequence[TextModules]) -> int:
+    """How many numbers the updates of these modules hold: A [rank, inputs] and B [outputs, rank] of each."""
+    chosen = (one for one in modules if one.name in spec.target_modules)
+    return sum(spec.rank * (one.inputs + one.outputs) * one.count for one in chosen)

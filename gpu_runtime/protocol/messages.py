@@ -7,6 +7,7 @@ from pydantic import Field, model_validator
 
 from gpu_runtime.protocol.base import Message
 from gpu_runtime.protocol.job_specs import JobSpec
+from gpu_runtime.protocol.lora import TextModules
 from gpu_runtime.protocol.schema import DatasetSummary
 
 
@@ -111,6 +112,7 @@ class BaseModelInfo(Message):
     dtype: str
     device: str
     random_weights: bool
+    lora_modules: tuple[TextModules, ...] = ()  # what LoRA may update; empty: not told
 
 
 class ServiceStatus(Message):

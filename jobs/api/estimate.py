@@ -10,6 +10,7 @@ from rest_framework.views import APIView
 
 from jobs.api.examples import EXAMPLES
 from jobs.api.outputs import AnyJobSpec
+from jobs.services.estimates.adapter_size import AdapterSize
 from jobs.services.estimates.estimate import EstimateLine, Money
 from jobs.services.estimates.forecast import Forecast, job_forecast
 from tenants.errors import ApplicationError
@@ -51,6 +52,15 @@ class EstimateCostOutput(MoneyRangeOutput):
     complete = serializers.BooleanField(help_text="False: some meter is unknown, and the sums are without it.")
 
 
+class EstimateLoraOutput(serializers.Serializer[Any]):
+    """The adapter that the job trains; without stored features, every epoch costs a forward and a backward pass."""
+
+    parameters = serializers.IntegerField(allow_null=True, help_text="Null: the runtime has not told of the base yet.")
+    memory_bytes = serializers.IntegerField(
+        allow_null=True, help_text="On the device: weights, gradients and AdamW's two moments, fp32; no activations."
+    )
+
+
 class RefusalOutput(serializers.Serializer[Any]):
     """What submitting would be refused with."""
 
@@ -79,6 +89,7 @@ class JobEstimateOutput(serializers.Serializer[Any]):
     currency = serializers.CharField()
     lines = EstimateLineOutput(many=True)
     cost = EstimateCostOutput()
+    lora = EstimateLoraOutput(allow_null=True, help_text="Null: the job trains none.")
     hold = serializers.CharField(help_text="Reserved while the job lives: budget.max_cost, else the known high end.")
     admitted = serializers.BooleanField()
     refusals = RefusalOutput(many=True)
@@ -107,11 +118,16 @@ def _told(forecast: Forecast) -> dict[str, Any]:
         "currency": known.currency,
         "lines": [_line(line) for line in known.lines],
         "cost": {**_range(known.cost), "complete": known.is_complete},
+        "lora": _adapter(known.adapter),
         "hold": f"{forecast.hold:f}",
         "admitted": forecast.is_admitted,
         "refusals": [_refusal(refusal) for refusal in forecast.refusals],
         "queue": {"position": forecast.position, "of": forecast.of, "reason": forecast.reason},
     }
+
+
+def _adapter(size: AdapterSize | None) -> dict[str, int | None] | None:
+    return None if size is None else {"parameters": size.parameters, "memory_bytes": size.memory_bytes}
 
 
 def _line(line: EstimateLine) -> dict[str, Any]:

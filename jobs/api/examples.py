@@ -1,4 +1,4 @@
-"""What the API's description shows of submitting: one specification per kind, and the codes of refused fields."""
+"""What the API's description shows of submitting: specifications of every kind, and the codes of refused fields."""
 
 from typing import Any
 
@@ -45,6 +45,16 @@ SPECIFICATIONS: dict[str, dict[str, Any]] = {
     },
 }
 
+LORA_SPECIFICATION: dict[str, Any] = {
+    "kind": "sft",
+    "name": "push, base adapted",
+    "base_model": "tiny-qwen3-vl",
+    "head": {"type": "gr00t", "tap": "layer:-1"},
+    "lora": {"rank": 8, "alpha": 16, "target_modules": ["q_proj", "k_proj", "v_proj", "o_proj"]},
+    "dataset": {"id": "6c1d2f9a-8a0b-4f7e-9a51-3f0f5a7d2c10"},
+    "training": {"steps": 500},
+}
+
 _TITLES = {
     "sft": "Fine-tuning on demonstrations",
     "rl": "Reinforcement learning of a policy",
@@ -56,6 +66,12 @@ EXAMPLES = [
     OpenApiExample(kind, summary=_TITLES[kind], value=value, request_only=True)
     for kind, value in SPECIFICATIONS.items()
 ]
+EXAMPLES.insert(
+    1,
+    OpenApiExample(
+        "sft-lora", summary="Fine-tuning with LoRA on the base", value=LORA_SPECIFICATION, request_only=True
+    ),
+)
 
 # Codes of `errors[]` that a specification in the right form can be refused with.
 FIELD_CODES: dict[str, str] = {
@@ -66,6 +82,8 @@ FIELD_CODES: dict[str, str] = {
     "dataset_not_ready": "the dataset version is not validated yet, or was refused",
     "action_dim_mismatch": "the dataset's actions have another number of dimensions",
     "lora_without_effect": "the head reads the base before its text layers, where low-rank updates change nothing",
+    "unknown_target_modules": "the base model's text has none of the modules that LoRA is to update",
+    "rank_too_high": "the rank is larger than the smallest module that LoRA is to update",
     "no_state": "the dataset records no state",
     "no_camera": "the head needs a camera and none is chosen",
     "unknown_camera": "the dataset, or the policy, has no such camera",

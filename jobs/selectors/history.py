@@ -28,13 +28,16 @@ class Measured:
     jobs: int
 
 
-def measured_per_unit(tenant: Tenant, *, kind: str, start: Start) -> dict[Meter, Measured]:
+def measured_per_unit(tenant: Tenant, *, kind: str, start: Start, with_lora: bool) -> dict[Meter, Measured]:
     """Of the last jobs of the same kind, base and head that succeeded; work the platform did again is left out.
 
+    A job that trains LoRA runs the base forward and backward in every epoch; one without reads stored features from
+    the second on. Either is compared with its like.
     Other tenants' jobs are not looked at: what they measure is theirs.
     """
     with tenant_scope(tenant):
         finished = Job.objects.filter(kind=kind, base_model=start.base_model, head=start.head)
+        finished = finished.filter(spec__lora__rank__isnull=not with_lora)
         finished = finished.filter(state=JobState.SUCCEEDED, step__gt=0).order_by("-finished_at")[:JOBS_MAX]
         work = {pk: work_done(kind, step, spec) for pk, step, spec in finished.values_list("pk", "step", "spec")}
         rows = UsageRollup.objects.filter(job_id__in=work, reason="").order_by("job_id", "meter")

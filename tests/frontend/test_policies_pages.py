@@ -135,9 +135,28 @@ def test_one_policy_is_told_in_words(story: Story, runtime):
     assert f"client.artifacts.download(&quot;{better.pk}&quot;" in page or f'download("{better.pk}"' in page
 
 
+def test_a_policy_with_lora_tells_of_it_and_how_peft_loads_it(story: Story, runtime):
+    lora = {"rank": 8, "alpha": 16.0, "target_modules": ["q_proj", "v_proj"]}
+    weak = trained(story.alice, runtime)
+    path, section = f"/policies/{weak.pk}/", lora | {"param_count": 12_288, "folder": "lora"}
+    plain = html(story.alice, path)
+    assert "LoRA" not in plain
+    assert "peft" not in plain
+    for told in ({"lora": section}, {"spec": {"lora": lora}}):  # as version 1.3 has it, and 1.2
+        with platform_scope():
+            Artifact.objects.filter(pk=weak.pk).update(manifest=weak.manifest | told)
+        page = html(story.alice, path)
+        for words in ("q_proj, v_proj", "lora/, in PEFT&#x27;s format", "<dt>Rank</dt><dd>8</dd>"):
+            assert words in page
+        assert 'model = peft.PeftModel.from_pretrained(model, "adapter/lora")' in page
+        assert ("12,288" in page) == ("lora" in told)
+        assert story.alice.api.get(f"/api/v1/artifacts/{weak.pk}").json()["manifest"] == weak.manifest | told
+
+
 def test_a_policy_with_an_odd_manifest_has_a_page(story: Story, runtime):
     weak = trained(story.alice, runtime)
     odd = {"action": {"names": 7, "control_hz": "x"}, "norm": [], "prefix": {"views": [1]}, "head": None, "state": "s"}
+    odd |= {"lora": 3, "spec": {"lora": [1]}}
     for manifest in ({}, odd):
         with platform_scope():
             Artifact.objects.filter(pk=weak.pk).update(manifest=manifest)

@@ -12,7 +12,7 @@ import joynexus_client
 import tenants.selectors
 from gpu_runtime.protocol.camera_names import CameraFault
 from gpu_runtime.protocol.job_specs import JobSpec
-from jobs.api.examples import FIELD_CODES, SPECIFICATIONS
+from jobs.api.examples import FIELD_CODES, LORA_SPECIFICATION, SPECIFICATIONS
 from jobs.api.queries import JOB_KINDS
 from tenants.bodies import parse_body
 from tests.support.jobs import make_version
@@ -28,7 +28,8 @@ def test_there_is_an_example_of_every_kind_and_each_is_shown_with_the_request() 
     assert tuple(SPECIFICATIONS) == JOB_KINDS
     submit = SchemaGenerator().get_schema(request=None, public=True)["paths"]["/api/v1/jobs"]["post"]
     shown = submit["requestBody"]["content"]["application/json"]["examples"]
-    assert [example["value"]["kind"] for example in shown.values()] == list(JOB_KINDS)
+    assert list(dict.fromkeys(example["value"]["kind"] for example in shown.values())) == list(JOB_KINDS)
+    assert LORA_SPECIFICATION in [example["value"] for example in shown.values()]
     assert all(f"`{code}`" in submit["description"] for code in FIELD_CODES)
 
 
@@ -42,6 +43,13 @@ def test_an_example_with_ids_of_ones_own_is_accepted(alice: Person, kind: str) -
         own = {"dataset": {"id": str(make_version(alice).pk)}}
     answer = alice.api.post("/api/v1/jobs", spec | own)
     assert answer.status_code == 202, answer.json()
+
+
+@pytest.mark.django_db
+def test_the_example_with_lora_is_accepted_too(alice: Person) -> None:
+    answer = alice.api.post("/api/v1/jobs", LORA_SPECIFICATION | {"dataset": {"id": str(make_version(alice).pk)}})
+    assert answer.status_code == 202, answer.json()
+    assert answer.json()["spec"]["lora"] == LORA_SPECIFICATION["lora"]
 
 
 def test_every_code_that_admission_refuses_a_field_with_is_described() -> None:

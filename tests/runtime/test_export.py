@@ -149,7 +149,7 @@ def test_another_episode_runs_but_is_not_compared(trained: Trained, capsys: pyte
 
 def test_the_manifest_tells_the_whole_story(trained: Trained):
     manifest = json.loads((trained.folder / "manifest.json").read_text())
-    assert manifest["schema_version"] == "1.2"
+    assert manifest["schema_version"] == "1.3"
     assert manifest["label"] == "random weights"
     assert manifest["base_model"]["revision"] == trained.backbone.info.revision
     assert manifest["prefix_signature"] == trained.slot.policy.signature(trained.backbone).hash

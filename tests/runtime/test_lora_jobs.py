@@ -18,10 +18,12 @@ from gpu_runtime.models.checkpoint import load_slot, save_slot
 from gpu_runtime.models.errors import AdapterError, CheckpointError
 from gpu_runtime.models.export import Provenance, export_adapter
 from gpu_runtime.models.lora.encode import encode_with
+from gpu_runtime.models.manifest import read_manifest
 from gpu_runtime.models.probe import probe_frames, run_probe
 from gpu_runtime.models.registry import load_backbone
 from gpu_runtime.models.slots import Slot
 from gpu_runtime.protocol.catalog import BaseModelEntry
+from gpu_runtime.protocol.lora import lora_parameters
 from gpu_runtime.protocol.specs import SftJobSpec
 from gpu_runtime.scheduler.training_queue import Purpose
 from gpu_runtime.store.partitions import PartitionStore
@@ -240,6 +242,15 @@ def test_a_reloaded_policy_acts_as_the_live_one_and_has_its_adapter(backbone, da
     assert not np.array_equal(
         run_probe(loaded.policy, backbone, tenant.source, episode=0, frames=frames).actions_NHA, again.actions_NHA
     )
+
+
+def test_the_manifest_tells_the_adapters_size_as_the_platform_reckons_it(backbone, data, store, tmp_path) -> None:
+    lora = exported(backbone, data, store, tmp_path / "a").slot.policy.lora
+    told = read_manifest(tmp_path / "a").lora
+    held = sum(parameter.numel() for parameter in lora.parameters())
+    assert told.param_count == held == lora_parameters(lora.spec, backbone.info.lora_modules) > 0
+    assert (told.rank, told.alpha, told.target_modules) == (lora.spec.rank, lora.spec.alpha, lora.spec.target_modules)
+    assert (tmp_path / "a" / told.folder / "adapter_config.json").is_file()
 
 
 def test_an_altered_adapter_of_the_base_is_refused(backbone, data, store, tmp_path) -> None:

@@ -7,6 +7,7 @@ import uuid
 from collections.abc import Iterator
 from typing import Any
 
+from gpu_runtime.protocol.lora import TextModules
 from gpu_runtime.protocol.messages import (
     TERMINAL_WORKLOAD_STATES,
     BaseModelInfo,
@@ -37,6 +38,10 @@ BASE = BaseModelInfo(
     dtype="float32",
     device="cpu",
     random_weights=True,
+    lora_modules=(
+        TextModules(name="q_proj", inputs=64, outputs=128, count=4),
+        TextModules(name="v_proj", inputs=64, outputs=32, count=4),
+    ),
 )
 
 

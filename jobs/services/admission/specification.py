@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 
 from gpu_runtime.protocol.job_specs import JobSpec
+from gpu_runtime.protocol.lora import LoraSpec
 from gpu_runtime.protocol.messages import BaseModelInfo
 from gpu_runtime.protocol.schema import DatasetSummary
 from gpu_runtime.protocol.specs import SftJobSpec
@@ -45,6 +46,22 @@ def _base_errors(spec: SftJobSpec) -> Iterator[FieldError]:
             f"Allowed: layer:0 to layer:{base.layers - 1}, or layer:-{base.layers} to layer:-1."
         )
         yield FieldError(pointer="/head/tap", code="tap_out_of_range", detail=detail)
+    if base is not None and base.lora_modules and spec.lora is not None:
+        yield from _lora_errors(spec.lora, base)
+
+
+def _lora_errors(lora: LoraSpec, base: BaseModelInfo) -> Iterator[FieldError]:
+    """An adapter updates modules that there are, and is smaller than they."""
+    chosen = [module for module in base.lora_modules if module.name in lora.target_modules]
+    if not chosen:
+        has = ", ".join(dict.fromkeys(module.name for module in base.lora_modules))
+        detail = f"target_modules {list(lora.target_modules)}: {base.name!r} has none of them. Allowed: {has}."
+        yield FieldError(pointer="/lora/target_modules", code="unknown_target_modules", detail=detail)
+        return
+    largest = min(min(module.inputs, module.outputs) for module in chosen)
+    if lora.rank > largest:
+        detail = f"Rank {lora.rank}: the smallest chosen module has {largest} dimensions. Allowed: 1 to {largest}."
+        yield FieldError(pointer="/lora/rank", code="rank_too_high", detail=detail)
 
 
 def _has_layer(base: BaseModelInfo, layer: int) -> bool:

@@ -1,7 +1,7 @@
 """What a job would use and cost if it were submitted now: every figure with where it comes from."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from decimal import Decimal
 from math import ceil
 
@@ -11,12 +11,14 @@ from gpu_runtime.protocol.job_specs import JobSpec
 from jobs.selectors.history import Measured, measured_per_unit
 from jobs.services.admission.adapter_facts import AdapterFacts
 from jobs.services.admission.start import Start
+from jobs.services.estimates.adapter_size import AdapterSize, adapter_size, lora_asked
 from jobs.services.estimates.planned_units import METERS_OF_KIND, Planned, planned_units, work_units
 from tenants.billing.models import Meter, PriceVersion
 from tenants.billing.prices.quotes import Quote, quote
 from tenants.models import Tenant
 
 UNKNOWN = "unknown: neither the specification nor finished jobs of yours tell it; it is not priced"
+NOT_STORED = "LoRA reads no stored features, so every epoch costs a forward and a backward pass of the base"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -54,12 +56,16 @@ class EstimateLine:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Estimate:
-    """The known part of a job's cost. ``is_complete``: no meter of its kind is unknown."""
+    """The known part of a job's cost. ``is_complete``: no meter of its kind is unknown.
+
+    ``adapter``: None where the job trains no LoRA.
+    """
 
     currency: str
     permille: int
     lines: tuple[EstimateLine, ...]
     cost: Money
+    adapter: AdapterSize | None = None
 
     @property
     def is_complete(self) -> bool:
@@ -92,15 +98,23 @@ def estimate(tenant: Tenant, spec: JobSpec, start: Start) -> Estimate:
         version = versions[figure.meter]
         lines.append(EstimateLine(figure=figure, version=version, cost=cost if figure.is_known else None))
     total = Money(low=low.amount, likely=likely.amount, high=high.amount)
-    return Estimate(currency=high.currency, permille=high.permille, lines=tuple(lines), cost=total)
+    return Estimate(
+        currency=high.currency,
+        permille=high.permille,
+        lines=tuple(lines),
+        cost=total,
+        adapter=adapter_size(spec, base_model=start.base_model),
+    )
 
 
 def figures_of(tenant: Tenant, spec: JobSpec, start: Start) -> tuple[Figure, ...]:
     """Every meter that jobs of this kind use."""
     planned = planned_units(spec, horizon=_horizon(start))
-    measured = measured_per_unit(tenant, kind=spec.kind, start=start)
+    with_lora = lora_asked(spec) is not None
+    measured = measured_per_unit(tenant, kind=spec.kind, start=start, with_lora=with_lora)
     units = work_units(spec)
-    return tuple(_figure(meter, planned.get(meter), measured.get(meter), units) for meter in METERS_OF_KIND[spec.kind])
+    figures = (_figure(meter, planned.get(meter), measured.get(meter), units) for meter in METERS_OF_KIND[spec.kind])
+    return tuple(_of_lora(figure) for figure in figures) if with_lora else tuple(figures)
 
 
 def _figure(meter: Meter, planned: Planned | None, measured: Measured | None, units: int) -> Figure:
@@ -122,6 +136,11 @@ def _figure(meter: Meter, planned: Planned | None, measured: Measured | None, un
         high=planned.high,
         basis=f"{planned.basis}; {told}",
     )
+
+
+def _of_lora(figure: Figure) -> Figure:
+    """Device time says why it is more than without LoRA."""
+    return replace(figure, basis=f"{figure.basis}. {NOT_STORED}") if figure.meter == Meter.TRAIN_COMPUTE_US else figure
 
 
 def _likely(figure: Figure) -> int:

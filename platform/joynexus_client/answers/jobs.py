@@ -92,6 +92,13 @@ class EstimateCost(CostRange):
     complete: bool
 
 
+class EstimateLora(TypedDict):
+    """Size of the adapter that a job trains; None: the runtime has not told of the base yet."""
+
+    parameters: int | None
+    memory_bytes: int | None
+
+
 class Estimate(TypedDict):
     """What submitting would cost, reserve and be refused with, and the place in line."""
 
@@ -101,6 +108,7 @@ class Estimate(TypedDict):
     currency: str
     lines: list[EstimateLine]
     cost: EstimateCost
+    lora: EstimateLora | None
     hold: str
     admitted: bool
     refusals: list[dict[str, Any]]
