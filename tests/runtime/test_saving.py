@@ -183,8 +183,12 @@ async def test_a_cancelled_job_is_not_let_go_before_its_checkpoint_is_written(
 async def test_a_write_that_fails_for_another_reason_than_the_storage_ends_the_service(
     tmp_path: Path, datasets: Path, binding: DatasetBinding, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    plain, planted = SlotFiles.write, [LookupError("planted")]
+
     def broken(files: SlotFiles, folder: Path) -> None:
-        raise LookupError("planted")
+        if planted:
+            raise planted.pop()
+        plain(files, folder)
 
     monkeypatch.setattr(SlotFiles, "write", broken)
     with pytest.raises(LookupError, match="planted"):
