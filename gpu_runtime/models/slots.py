@@ -18,7 +18,7 @@ from gpu_runtime.models.action_error import ActionError
 from gpu_runtime.models.errors import BatchMismatch, NonFiniteGradient, NonFiniteLoss
 from gpu_runtime.models.heads.base import Features, HeadInputs, LossParts
 from gpu_runtime.models.lora.adapter import AdaptableBase, LoraAdapter
-from gpu_runtime.models.optimization import apply_update, build_optimizer, gradient_norm, learning_rate
+from gpu_runtime.models.optimization import TrainedWeights, learning_rate
 from gpu_runtime.models.policy import Policy
 from gpu_runtime.models.statistics_guard import StatisticsGuard
 from gpu_runtime.protocol.schema import DatasetSchema, DatasetStatistics
@@ -44,9 +44,8 @@ class Slot:
     def __init__(self, policy: Policy) -> None:
         spec = policy.spec
         self.policy = policy
-        self.optimizer = build_optimizer(spec.optimizer, policy.head, policy.lora)
+        self.weights = TrainedWeights.of(spec.optimizer, policy.head, policy.lora)
         self.generator = torch.Generator().manual_seed(spec.training.seed ^ (TRAINING_STREAM << 32))
-        self._named_parameters = tuple(self.named_parameters().items())  # walking the modules takes its time
         self.step = 0
         self.consumed: deque[str] = deque(maxlen=CONSUMED_KEPT)
         self.action_guard = StatisticsGuard(policy.actions)
@@ -110,10 +109,7 @@ class Slot:
 
     def named_parameters(self) -> dict[str, torch.nn.Parameter]:
         """Every trained parameter: the head's, then ``lora.*``."""
-        named = dict(self.policy.head.named_parameters())
-        if self.policy.lora is not None:
-            named |= {f"lora.{name}": parameter for name, parameter in self.policy.lora.named_parameters()}
-        return named
+        return self.weights.parameters()
 
     @property
     def needs_fit(self) -> bool:
@@ -180,8 +176,7 @@ class Slot:
                 raise NonFiniteLoss(f"loss is {total} {self._where(prepared.partition_id)}")
             norm = self._gradient_norm(prepared.partition_id)
             outside = self._observe(prepared.batch)
-        apply_update(self.optimizer, norm=norm, rate=rate, clip=self.spec.optimizer.grad_clip)
-        self.optimizer.zero_grad(set_to_none=True)
+        self.weights.update(norm=norm, rate=rate, clip=self.spec.optimizer.grad_clip)
         self.step += 1
         self.consumed.append(prepared.partition_id)
         parts = {f"loss/{name}": float(value.detach()) for name, value in loss.parts.items()}
@@ -191,7 +186,7 @@ class Slot:
     def abandon(self, prepared: Prepared) -> None:
         """Give a prepared step up: no gradient and no advanced random state are left."""
         self.generator.set_state(prepared.random_state)
-        self.optimizer.zero_grad(set_to_none=True)
+        self.weights.clear()
 
     @contextmanager
     def undone_on_error(self, prepared: Prepared) -> Iterator[None]:
@@ -213,7 +208,7 @@ class Slot:
 
     def _gradient_norm(self, partition_id: str) -> torch.Tensor:
         try:
-            return gradient_norm(self._named_parameters)
+            return self.weights.gradient_norm()
         except NonFiniteGradient as error:
             raise NonFiniteGradient(f"{error} {self._where(partition_id)}") from None
 

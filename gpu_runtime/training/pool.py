@@ -78,8 +78,8 @@ class HeadPool:
                 loop_ns = sum(busy_ns for _, busy_ns in apart)
                 self._judge.compared(bucket.signature, equal=equal, loop_ns=loop_ns, stacked_ns=stacked_ns)
             for entry, own in zip(bucket.entries, gradients, strict=True):
-                for parameter, gradient in zip(entry.head.parameters(), own, strict=True):
-                    parameter.grad = gradient
+                for group, gradient in zip(entry.slot.weights.groups, own, strict=True):
+                    group.whole.grad = gradient
         for entry, (loss, _) in zip(bucket.entries, apart, strict=True):
             self._finish(entry, loss)
 
@@ -131,7 +131,7 @@ class HeadPool:
             self._judge.refuse(bucket.signature)
             self._stacks.drop(bucket)
             for entry in bucket.entries:
-                entry.head.zero_grad(set_to_none=True)
+                entry.slot.weights.clear()
             free_memory()
             return None, 0
 
@@ -141,8 +141,10 @@ def _whole_step(learner: Learner, member: Member) -> None:
 
 
 def _take_gradients(entry: Entry) -> list[Tensor | None]:
-    gradients = [parameter.grad for parameter in entry.head.parameters()]
-    entry.head.zero_grad(set_to_none=True)
+    weights = entry.slot.weights
+    weights.gather()
+    gradients = [group.whole.grad for group in weights.groups]
+    weights.clear()
     return gradients
 
 

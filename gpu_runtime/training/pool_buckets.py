@@ -71,7 +71,8 @@ class Stacks:
         stack = self._stacks.get(bucket.key)
         if stack is None or not stack.holds(heads):
             self._release(bucket.key, keep=heads)
-            stack = self._stacks[bucket.key] = HeadStack(heads)
+            flats = [entry.slot.weights.groups for entry in bucket.entries]
+            stack = self._stacks[bucket.key] = HeadStack(heads, flats)
         self._stacks.move_to_end(bucket.key)
         if len(self._stacks) > STACKS_KEPT:
             self._release(next(iter(self._stacks)))

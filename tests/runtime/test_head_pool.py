@@ -22,7 +22,8 @@ EVERY_HEAD = sorted(STACKABLE)
 
 def lives_in_a_stack(slot: Slot) -> bool:
     """Whether its parameters are rows of something larger."""
-    return all(p.untyped_storage().nbytes() > p.numel() * 4 for p in slot.policy.head.parameters() if p.ndim == 2)
+    wholes = [group.whole for group in slot.weights.groups]
+    return all(whole.untyped_storage().nbytes() > whole.nbytes for whole in wholes)
 
 
 def same_tenants(a: Tenants, b: Tenants) -> None:

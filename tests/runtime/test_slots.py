@@ -26,7 +26,7 @@ def everything(slot: Slot) -> dict[str, Any]:
     """All state that a step may change, copied."""
     return {
         "weights": {name: value.clone() for name, value in slot.policy.head.state_dict().items()},
-        "optimizer": copy.deepcopy(slot.optimizer.state_dict()["state"]),
+        "optimizer": copy.deepcopy(slot.weights.optimizer.state_dict()["state"]),
         "random": slot.generator.get_state(),
         "counters": (slot.step, slot.policy_version, tuple(slot.consumed)),
         "guards": (slot.action_guard.to_json(), slot.state_guard.to_json() if slot.state_guard else None),
@@ -139,7 +139,7 @@ def test_gradients_are_clipped_before_the_update():
         gradients = [p.grad for group in optimizer.param_groups for p in group["params"] if p.grad is not None]
         applied.append(float(torch.stack([g.norm() for g in gradients]).norm()))
 
-    slot.optimizer.register_step_pre_hook(record)
+    slot.weights.optimizer.register_step_pre_hook(record)
     assert slot.train_step(*problem.batch(8), "p")["grad_norm"] > 0.02
     assert applied == [pytest.approx(0.01, rel=1e-3)]
 

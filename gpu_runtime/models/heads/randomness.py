@@ -25,8 +25,9 @@ class Draws:
         for own, generator in zip(words, self.generators, strict=True):
             own.random_(-(2**63), None, generator=generator)
         dropped = round(probability * 2**16)
-        kept = words.view(torch.int16)[:, :rows] >= dropped - 2**15
-        return (kept * (2**16 / (2**16 - dropped))).view(x.shape)
+        kept = torch.empty(len(words), rows, device=x.device)  # compared into floats: bools would be converted slowly
+        torch.ge(words.view(torch.int16)[:, :rows], dropped - 2**15, out=kept)
+        return kept.mul_(2**16 / (2**16 - dropped)).view(x.shape)
 
 
 def dropout(x: Tensor, probability: float, draws: Draws | None) -> Tensor:

@@ -13,10 +13,10 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import layer_norm, linear
 
+from gpu_runtime.models.flat import ALIGNMENT_BYTES
 from gpu_runtime.models.heads.tenants import StackedLayer
 
 STABLE_ROWS = 16  # from here on batched and single products agree
-ALIGNMENT_BYTES = 64  # where torch's allocator lets every tensor begin
 
 
 class StackedLinear(StackedLayer):

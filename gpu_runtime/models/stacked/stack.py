@@ -3,11 +3,10 @@
 The rows ARE the heads' parameters: each head goes on as an ordinary module with its own optimizer, checkpoints and
 acting, and nothing is copied from step to step.
 
-Shapes: N tenants.
+Shapes: N tenants, P numbers of one ``Flat``.
 """
 
 import copy
-import math
 import weakref
 from collections.abc import Sequence
 from typing import Any
@@ -15,22 +14,21 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from gpu_runtime.models.flat import Flat, stack_wholes
 from gpu_runtime.models.heads.base import Head, LossParts
-from gpu_runtime.models.stacked.layers import ALIGNMENT_BYTES, StackedLayerNorm, StackedLinear
+from gpu_runtime.models.stacked.layers import StackedLayerNorm, StackedLinear
 
 
 class HeadStack:
     """Takes heads over in this order. The heads must be of one architecture, precision and device."""
 
-    def __init__(self, heads: Sequence[Head]) -> None:
+    def __init__(self, heads: Sequence[Head], flats: Sequence[Sequence[Flat]]) -> None:
+        """``flats``: where each head's parameters lie, by tenant; all of them, and no others."""
         self._heads = [weakref.ref(head) for head in heads]
-        self._own = [list(head.parameters()) for head in heads]
+        self._flats = list(zip(*flats, strict=True))  # by group: those of all tenants
+        self._wholes = [stack_wholes(group) for group in self._flats]  # [N, P] each
         self.joined = _skeleton(heads)
-        self._common = list(self.joined.parameters())
-        self._rows = [parameter.detach().unbind() for parameter in self._common]
-        for index, own in enumerate(self._own):
-            for parameter, rows in zip(own, self._rows, strict=True):
-                parameter.data = rows[index]
+        self._common = dict(self.joined.named_parameters())
 
     @property
     def orphaned(self) -> bool:
@@ -51,22 +49,23 @@ class HeadStack:
     def backward(self, losses: Sequence[LossParts]) -> None:
         """Every head gets the gradients of its own loss."""
         torch.autograd.backward([loss.total for loss in losses])
-        for place, common in enumerate(self._common):
-            if common.grad is not None:
-                for own, row in zip(self._own, common.grad.unbind(), strict=True):
-                    own[place].grad = row
-                common.grad = None
+        gradients = {name: common.grad for name, common in self._common.items() if common.grad is not None}
+        self.joined.zero_grad(set_to_none=True)
+        for group in self._flats:
+            gradient_NP = group[0].laid_out(gradients, len(group))
+            for flat, gradient_P in zip(group, gradient_NP.unbind(), strict=True):
+                flat.whole.grad = gradient_P
 
     def release(self, keep: Sequence[Head] = ()) -> None:
         """Give every head but ``keep`` tensors of its own again, so that the common ones can go."""
         for index, head in enumerate(self._heads):
             if self._lives_here(index) and all(head() is not other for other in keep):
-                for parameter in self._own[index]:
-                    parameter.data = parameter.data.clone()
+                for group in self._flats:
+                    group[index].move(group[index].whole.detach().clone())
 
     def _lives_here(self, index: int) -> bool:
-        rows = zip(self._own[index], self._rows, strict=True)
-        return all(parameter.data_ptr() == common[index].data_ptr() for parameter, common in rows)
+        wholes = zip(self._flats, self._wholes, strict=True)
+        return all(group[index].lives_in(whole_NP[index]) for group, whole_NP in wholes)
 
 
 def _skeleton(heads: Sequence[Head]) -> Head:
@@ -92,18 +91,10 @@ def _stack_children(module: nn.Module, own: Sequence[nn.Module]) -> None:
 
 
 def _stacked(modules: Sequence[nn.Module], name: str) -> Any:
-    """One parameter of all, [N, ...], each row beginning where a tensor of its own would; None where there is none."""
+    """One parameter of all, [N, ...], a view of the common tensor it lies in; None where there is none."""
     found: list[Tensor | None] = [getattr(module, name) for module in modules]
     if found[0] is None:
         return None
     rows = [row.detach() for row in found if row is not None]
-    unit = ALIGNMENT_BYTES // rows[0].element_size()
-    pitch = math.ceil(rows[0].numel() / unit) * unit
-    stacked = rows[0].new_zeros(len(rows), pitch).as_strided((len(rows), *rows[0].shape), (pitch, *_dense(rows[0])))
-    for place, row in zip(stacked, rows, strict=True):
-        place.copy_(row)
-    return stacked
-
-
-def _dense(x: Tensor) -> tuple[int, ...]:
-    return torch.empty(x.shape, device="meta").stride()
+    pitch = (rows[1].data_ptr() - rows[0].data_ptr()) // rows[0].element_size()
+    return rows[0].as_strided((len(rows), *rows[0].shape), (pitch, *rows[0].stride()))
