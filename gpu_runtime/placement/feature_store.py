@@ -1,7 +1,10 @@
-"""The store of demonstrations' features as an operator configured it."""
+"""The store of demonstrations' features as an operator configured it, and what is told of all that is kept."""
+
+from collections.abc import Iterable
 
 from gpu_runtime.features.store import FeatureStore
-from gpu_runtime.protocol.messages import FeatureStoreStatus
+from gpu_runtime.models.backbones.base import Backbone
+from gpu_runtime.protocol.messages import FeatureStoreStatus, VisionReuseStatus
 from gpu_runtime.services.config import RuntimeConfig
 from gpu_runtime.training.frames import StagingRoom
 
@@ -37,4 +40,16 @@ def features_status(store: FeatureStore) -> FeatureStoreStatus:
         entries=now.entries,
         versions=tuple(sorted(store.versions())),
         problem=now.problem,
+    )
+
+
+def vision_status(bases: Iterable[Backbone]) -> VisionReuseStatus | None:
+    """What the runtime tells of pictures seen again, of all bases together; None when none keeps any."""
+    counts = [found for base in bases if (found := base.vision_counts) is not None]
+    if not counts:
+        return None
+    return VisionReuseStatus(
+        hits=sum(own.hits for own in counts),
+        misses=sum(own.misses for own in counts),
+        bytes=sum(own.live_bytes for own in counts),
     )

@@ -142,6 +142,14 @@ class FeatureStoreStatus(Message):
     problem: str | None = None  # why nothing is written to files any more
 
 
+class VisionReuseStatus(Message):
+    """Pictures that went through a vision tower for predictions: counts since the start, bytes at the moment."""
+
+    hits: int  # known from an earlier call of the same tenant, and not run again
+    misses: int
+    bytes: int  # kept on the device
+
+
 class RuntimeStatus(Message):
     """The gateway's own account of itself."""
 
@@ -158,6 +166,7 @@ class RuntimeStatus(Message):
     starts: int | None = None  # of the runtime on this journal, the present one included; None: not told
     started_at_us: int | None = None  # the present start; None: not told
     feature_store: FeatureStoreStatus | None = None  # None: not told, or nothing is kept
+    vision_reuse: VisionReuseStatus | None = None  # of all bases together; None: not told, or nothing is kept
 
 
 # --- events -----------------------------------------------------------------------------------------------------

@@ -8,7 +8,7 @@ from typing import Any
 from django.conf import settings
 from django.utils import timezone
 
-from gpu_runtime.protocol.messages import BaseModelInfo, FeatureStoreStatus, RuntimeStatus
+from gpu_runtime.protocol.messages import BaseModelInfo, FeatureStoreStatus, RuntimeStatus, VisionReuseStatus
 from jobs.models import RuntimeSnapshot
 
 STALE_AFTER = timedelta(seconds=15)  # the relay looks every few seconds
@@ -37,8 +37,21 @@ class FeatureStoreReport:
     @property
     def hit_percent(self) -> float | None:
         """Of all frames that were looked up; None where none was."""
-        asked = self.hits + self.misses
-        return 100 * self.hits / asked if asked else None
+        return _percent(self.hits, self.misses)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class VisionReuseReport:
+    """Pictures of simulators, of all labs together. Counts since the runtime's start."""
+
+    hits: int  # known, each from an earlier one of its own lab
+    misses: int
+    bytes: int
+
+    @property
+    def hit_percent(self) -> float | None:
+        """Of all pictures that were shown; None where none was."""
+        return _percent(self.hits, self.misses)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -51,6 +64,7 @@ class RuntimeReport:
     started_at: datetime | None = None  # of its process; None: not told
     restarts: int | None = None  # on its present journal, that is on these disks; None: not told
     feature_store: FeatureStoreReport | None = None  # None: not told, or nothing is kept
+    vision_reuse: VisionReuseReport | None = None  # the same
 
 
 def runtime_report() -> RuntimeReport:
@@ -68,6 +82,7 @@ def runtime_report() -> RuntimeReport:
         started_at=None if status.started_at_us is None else _moment(status.started_at_us),
         restarts=None if status.starts is None else status.starts - 1,
         feature_store=_features(status.feature_store),
+        vision_reuse=_pictures(status.vision_reuse),
     )
 
 
@@ -82,6 +97,15 @@ def _features(told: FeatureStoreStatus | None) -> FeatureStoreReport | None:
         entries=told.entries,
         problem=told.problem or "",
     )
+
+
+def _pictures(told: VisionReuseStatus | None) -> VisionReuseReport | None:
+    return None if told is None else VisionReuseReport(hits=told.hits, misses=told.misses, bytes=told.bytes)
+
+
+def _percent(hits: int, misses: int) -> float | None:
+    asked = hits + misses
+    return 100 * hits / asked if asked else None
 
 
 def _moment(us: int) -> datetime:

@@ -98,6 +98,24 @@ def test_stored_features_are_told_with_their_hit_rate_bytes_and_entries(alice: P
     assert "On disk 52.0 MB, feature files: disk full" in said
 
 
+def test_pictures_that_were_known_are_told_beside_the_stored_features(alice: Person) -> None:
+    report()
+    assert "Unchanged pictures" not in read(alice), "a runtime that does not tell of them has no card"
+    RuntimeSnapshot.objects.all().delete()
+    seen = {"hits": 3_000, "misses": 1_000, "bytes": 64_000_000}
+    report(vision_reuse=seen)
+    text = read(alice)
+    for told in ("Known from before 75.0&nbsp;%", "Not run again 3,000", "New 1,000", "In memory 64.0 MB"):
+        assert told in words(text), told
+    assert "Stored features" not in text
+    RuntimeSnapshot.objects.all().delete()
+    store = {"hits": 0, "misses": 0, "ram_bytes": 0, "file_bytes": 0, "entries": 0}
+    report(vision_reuse=seen | {"hits": 0, "misses": 0}, feature_store=store)
+    text = read(alice)
+    assert "Known from before none shown" in words(text)
+    assert re.search(r'class="card c6" data-features.*class="card c6" data-pictures', text, re.DOTALL)
+
+
 def test_a_runtime_that_is_away_is_said_to_be_and_so_is_one_that_takes_nothing(alice: Person) -> None:
     assert "has not reported yet" in read(alice)
     report(accepting=False, reason="disk_full")

@@ -99,6 +99,14 @@ def test_a_picture_is_known_in_later_calls_of_its_scope_and_of_no_other() -> Non
     assert (reuse.counts.hits, reuse.counts.misses) == (4, 4)
 
 
+def test_a_picture_that_one_call_shows_twice_is_counted_once() -> None:
+    reuse, tower = VisionReuse(10 * ONE), Tower()
+    look(reuse, tower, [1, 1, 2], "alice")
+    assert (reuse.counts.hits, reuse.counts.misses) == (0, 2)
+    look(reuse, tower, [1, 1, 3], "alice")
+    assert (reuse.counts.hits, reuse.counts.misses) == (1, 3)
+
+
 def test_rows_kept_without_deepstack_do_not_serve_who_needs_it() -> None:
     reuse, tower = VisionReuse(10 * ONE), Tower()
     look(reuse, tower, [1], "alice", deepstack=False)

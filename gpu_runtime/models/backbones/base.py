@@ -13,6 +13,7 @@ from torch import nn
 from gpu_runtime.batching.feature import VLAFeature
 from gpu_runtime.batching.repeats import without_repeats
 from gpu_runtime.batching.signature import ImageView, PrefixSignature, group_key
+from gpu_runtime.models.backbones.vision_reuse import ReuseCounts
 from gpu_runtime.models.lora.adapter import LoraAdapter
 from gpu_runtime.protocol.messages import BaseModelInfo
 
@@ -37,6 +38,11 @@ class Backbone(ABC):
     attention: str
     prompt_template: str
     image_processing: str
+
+    @property
+    def vision_counts(self) -> ReuseCounts | None:
+        """Pictures known from earlier calls and not; None: nothing of a picture is kept from call to call."""
+        return None
 
     @property
     def group_key(self) -> str:

@@ -20,7 +20,7 @@ from gpu_runtime.models.backbones.packed_attention import PACKED_ATTENTION
 from gpu_runtime.models.backbones.packed_forward import PackedForward, PackedOutputs
 from gpu_runtime.models.backbones.prompt import PROMPT_TEMPLATE, PromptBuilder
 from gpu_runtime.models.backbones.tokenizers import Tokenizer
-from gpu_runtime.models.backbones.vision_reuse import VisionReuse
+from gpu_runtime.models.backbones.vision_reuse import ReuseCounts, VisionReuse
 from gpu_runtime.models.lora.adapted_forward import require_own_base, run_adapted
 from gpu_runtime.models.lora.adapter import LoraAdapter
 from gpu_runtime.protocol.messages import BaseModelInfo
@@ -66,6 +66,10 @@ class Qwen3VLBackbone(Backbone):
             TapKind.LAYER: model.text_settings.hidden_size,
             TapKind.QUERY: model.text_settings.hidden_size,
         }
+
+    @property
+    def vision_counts(self) -> ReuseCounts | None:
+        return self.vision_reuse.counts if self.vision_reuse.keeps else None
 
     def limit_tokens(self, max_tokens_per_forward: int) -> None:
         """Prompt tokens of one forward from now on. Raises ValueError below 1."""

@@ -47,7 +47,7 @@ class VisionOutputs:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReuseCounts:
-    """Pictures of scoped samples that were known from an earlier call, and that were not; bytes kept now."""
+    """Different pictures of a call's scoped samples that an earlier one had shown, and others; bytes kept now."""
 
     hits: int
     misses: int
@@ -74,6 +74,11 @@ class VisionReuse:
         self._hits = self._misses = 0
 
     @property
+    def keeps(self) -> bool:
+        """Whether anything outlives its forward."""
+        return self._max_bytes > 0
+
+    @property
     def counts(self) -> ReuseCounts:
         with self._lock:
             return ReuseCounts(hits=self._hits, misses=self._misses, live_bytes=sum(self._bytes.values()))
@@ -94,8 +99,8 @@ class VisionReuse:
         scopes = scopes if self._max_bytes else [""] * len(images)
         names = [(name, deepstack) for name in _names(images, scopes, dedup=self._dedup)]
         found: dict[Hashable, VisionOutputs] = {}
-        for name, scope in zip(names, scopes, strict=True):
-            if scope and name not in found and (kept := self._take(scope, name)) is not None:
+        for name, scope in dict.fromkeys(zip(names, scopes, strict=True)):
+            if scope and (kept := self._take(scope, name)) is not None:
                 found[name] = kept
         first = {name: index for index, name in reversed(list(enumerate(names))) if name not in found}
         missing = sorted(first.values())
