@@ -292,8 +292,8 @@ class SftJobSpec(OrderedSpec):
     lora: Annotated[
         LoraSpec | None,
         Field(
-            description="Low-rank updates of the base's text, trained with a head that reads it (tap layer:n, or OFT). "
-            "Every epoch then runs the base forward and backward. None: the base as it is.",
+            description="Low-rank updates of the base's text, trained with a head that reads it (tap layer:n or OFT); "
+            "every epoch then runs the base forward and backward. Without it the base stays as it is.",
             json_schema_extra=shown(label="LoRA on the base"),
         ),
     ] = None
