@@ -29,9 +29,7 @@ class StackedLinear(StackedLayer):
 
     def forward(self, x: Tensor) -> Tensor:
         """[N * rows, ..., I] -> [N * rows, ..., O]."""
-        tenants, width_out, width_in = self.weight.shape
-        out_NRO = _Linear.apply(x.reshape(tenants, -1, width_in), self.weight, self.bias)  # type: ignore[no-untyped-call]
-        return out_NRO.view(*x.shape[:-1], width_out)  # type: ignore[no-any-return]
+        return _Linear.apply(x, self.weight, self.bias)  # type: ignore[no-untyped-call,no-any-return]
 
     def each(self, parts: Sequence[Tensor]) -> list[Tensor]:
         biases = [None] * len(parts) if self.bias is None else self.bias.unbind()
@@ -56,35 +54,43 @@ class StackedLayerNorm(StackedLayer):
 
 
 class _Linear(torch.autograd.Function):
-    """x W^T + b and its gradients, by tenant."""
+    """x W^T + b and its gradients, by tenant. Shapes change in here, where no view is recorded."""
 
     @staticmethod
-    def forward(ctx: Any, x_NRI: Tensor, weight_NOI: Tensor, bias_NO: Tensor | None) -> Tensor:
+    def forward(ctx: Any, x: Tensor, weight_NOI: Tensor, bias_NO: Tensor | None) -> Tensor:
+        x_NRI = x.reshape(len(weight_NOI), -1, x.shape[-1])
         ctx.save_for_backward(x_NRI, weight_NOI)
-        weight_NIO = weight_NOI.transpose(1, 2)
-        if bias_NO is None:
-            return _product(x_NRI, weight_NIO)
-        if _batched(x_NRI, weight_NOI):
-            return torch.baddbmm(bias_NO[:, None], x_NRI, weight_NIO)
-        rows = zip(bias_NO, x_NRI, weight_NIO, strict=True)
-        return torch.stack([torch.addmm(bias, _aligned(x), _aligned(weight)) for bias, x, weight in rows])
+        ctx.shape = x.shape
+        return _affine(x_NRI, weight_NOI.transpose(1, 2), bias_NO).view(*x.shape[:-1], weight_NOI.shape[1])
 
     @staticmethod
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, Tensor, Tensor | None]:
         x_NRI, weight_NOI = ctx.saved_tensors
-        gradient_NRO = gradients[0].contiguous()
+        gradient_NRO = gradients[0].reshape(*x_NRI.shape[:2], -1).contiguous()
         return (
-            _product(gradient_NRO, weight_NOI) if ctx.needs_input_grad[0] else None,
+            _product(gradient_NRO, weight_NOI).view(ctx.shape) if ctx.needs_input_grad[0] else None,
             _product(gradient_NRO.transpose(1, 2), x_NRI),
             gradient_NRO.sum(dim=1) if ctx.needs_input_grad[2] else None,
         )
+
+
+def _affine(x_NRI: Tensor, weight_NIO: Tensor, bias_NO: Tensor | None) -> Tensor:
+    """x W + b, by tenant."""
+    if bias_NO is None:
+        return _product(x_NRI, weight_NIO)
+    if _batched(x_NRI, weight_NIO):
+        return torch.baddbmm(bias_NO[:, None], x_NRI, weight_NIO)
+    rows = zip(bias_NO.unbind(), x_NRI.unbind(), weight_NIO.unbind(), strict=True)
+    return torch.stack([torch.addmm(bias, _aligned(x), _aligned(weight)) for bias, x, weight in rows])
 
 
 def _product(a: Tensor, b: Tensor) -> Tensor:
     """a @ b, by tenant."""
     if _batched(a, b):
         return torch.bmm(a, b)
-    return torch.stack([torch.mm(_aligned(left), _aligned(right)) for left, right in zip(a, b, strict=True)])
+    return torch.stack(
+        [torch.mm(_aligned(left), _aligned(right)) for left, right in zip(a.unbind(), b.unbind(), strict=True)]
+    )
 
 
 def _batched(a: Tensor, b: Tensor) -> bool:
