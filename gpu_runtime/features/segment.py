@@ -13,7 +13,7 @@ import torch
 from gpu_runtime.features.keys import FrameKey
 from gpu_runtime.features.rows import DTYPES, Entry, Part
 
-INDEX_FORMAT = 2
+INDEX_FORMAT = 3
 DATA, INDEX = ".features", ".index.json"
 _VECTORS_MAX = 512  # buffers of one preadv; Linux allows 1024
 
@@ -166,7 +166,11 @@ def _extent(raw: dict[str, Any]) -> Extent:
     """Raises TypeError, KeyError or ValueError for fields that are not an extent's."""
     extent = Extent(**raw | {"parts": tuple(Part(**part) for part in raw["parts"])})
     if extent.offset < 0 or any(
-        part.dtype not in DTYPES or part.start < 0 or part.start + part.size > extent.size for part in extent.parts
+        part.dtype not in DTYPES
+        or part.start < 0
+        or (part.fine_start is not None and part.fine_start < part.start + part.size)
+        or part.end > extent.size
+        for part in extent.parts
     ):
         raise ValueError("extent")
     return extent
