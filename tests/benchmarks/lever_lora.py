@@ -1,8 +1,8 @@
 """Tenants with LoRA on the base: forward, backward and AdamW of a step of all, in one group.
 
 Two figures. First, plain is PEFT, which switches adapters tenant by tenant on transformers' own model, pictures and
-position ids prepared beforehand. Second, plain is our own packed forward, one tenant at a time, so that both sides run
-the same kernels and grouping alone differs. AdamW is the same fused one on every side.
+position ids prepared beforehand, and torch's fused AdamW. Second, plain is our own packed forward, one tenant at a
+time, so that both sides run the same kernels and grouping alone differs. Our sides update as slots do.
 """
 
 import copy
@@ -20,7 +20,9 @@ from gpu_runtime.batching.feature import VLAFeature
 from gpu_runtime.models.backbones.base import Backbone
 from gpu_runtime.models.backbones.qwen3_vl import Qwen3VLBackbone
 from gpu_runtime.models.lora.adapter import LoraAdapter
+from gpu_runtime.models.optimization import TrainedWeights
 from gpu_runtime.protocol.lora import TARGET_MODULES, LoraSpec
+from gpu_runtime.protocol.specs import OptimizerSpec
 from tests.benchmarks.bench_group import make_samples
 from tests.benchmarks.figures import Figure, Setting
 from tests.benchmarks.interleaved import interleave
@@ -31,8 +33,7 @@ FULL_TURNS = 15
 SPEC = LoraSpec()
 
 
-def _optimizer(parameters: Sequence[nn.Parameter]) -> torch.optim.AdamW:
-    return torch.optim.AdamW(parameters, lr=1e-4, fused=True)
+OPTIMIZER = OptimizerSpec(lr=1e-4, warmup_steps=0)
 
 
 class Ours:
@@ -43,7 +44,7 @@ class Ours:
         self.adapters = [LoraAdapter(SPEC, backbone) for _ in samples]
         for seed, adapter in enumerate(self.adapters):
             adapter.reset_parameters(torch.Generator().manual_seed(seed))
-        self.optimizers = [_optimizer(list(adapter.parameters())) for adapter in self.adapters]
+        self.weights = [TrainedWeights.of(OPTIMIZER, nn.Module(), adapter) for adapter in self.adapters]
 
     def together(self) -> list[float]:
         """One forward and one backward of all; their losses."""
@@ -62,8 +63,8 @@ class Ours:
         ]
         torch.stack(losses).sum().backward()
         for tenant in tenants:
-            self.optimizers[tenant].step()
-            self.optimizers[tenant].zero_grad(set_to_none=True)
+            weights = self.weights[tenant]
+            weights.update(norm=weights.gradient_norm(), rate=OPTIMIZER.lr, clip=OPTIMIZER.grad_clip)
         return [loss.item() for loss in losses]
 
 
@@ -84,7 +85,12 @@ class Switched:
         for name in self.names[1:]:
             self.model.add_adapter(name, lora)
         self.model.eval()
-        self.optimizers = [self._adopt(name, own) for name, own in zip(self.names, ours.adapters, strict=True)]
+        adopted = zip(self.names, ours.adapters, strict=True)
+        self.parameters = {name: self._adopt(name, own) for name, own in adopted}
+        self.optimizers = [
+            torch.optim.AdamW(own, lr=OPTIMIZER.lr, betas=OPTIMIZER.betas, weight_decay=0.0, fused=True)
+            for own in self.parameters.values()
+        ]
 
     def step(self) -> list[float]:
         """A step of every tenant, one after another; their losses."""
@@ -93,13 +99,14 @@ class Switched:
             self.model.set_adapter(name)
             loss = self.model(**inputs, use_cache=False).last_hidden_state.float().square().mean()
             loss.backward()
+            torch.nn.utils.clip_grad_norm_(self.parameters[name], OPTIMIZER.grad_clip)
             optimizer.step()
             optimizer.zero_grad(set_to_none=True)
             losses.append(loss.item())
         return losses
 
-    def _adopt(self, name: str, own: LoraAdapter) -> torch.optim.AdamW:
-        """The tenant's start, equal to ours, and its optimizer."""
+    def _adopt(self, name: str, own: LoraAdapter) -> list[nn.Parameter]:
+        """The tenant's parameters, with our start."""
         modules = dict(self.model.base_model.model.named_modules())
         parameters: list[nn.Parameter] = []
         for path, down_rI, up_Or in zip(own.paths, own.down, own.up, strict=True):
@@ -107,7 +114,7 @@ class Switched:
             for theirs, mine in zip(pair, (down_rI, up_Or), strict=True):
                 theirs.data.copy_(mine.data)
                 parameters.append(theirs)
-        return _optimizer(parameters)
+        return parameters
 
 
 def _inputs(backbone: Qwen3VLBackbone, base: Qwen3VLModel, samples: Sequence[VLAFeature]) -> dict[str, torch.Tensor]:
