@@ -169,10 +169,10 @@ def _head(head: Manifest) -> list[tuple[str, Any]]:
 
 
 def _lora(lora: Manifest) -> list[tuple[str, Any]]:
-    count, targets = lora.get("param_count"), lora.get("target_modules")
+    alpha, count, targets = lora.get("alpha"), lora.get("param_count"), lora.get("target_modules")
     return [
         ("Rank", lora.get("rank")),
-        ("Alpha", lora.get("alpha")),
+        ("Alpha", f"{alpha:g}" if isinstance(alpha, int | float) else None),
         ("Target modules", ", ".join(map(str, targets)) if isinstance(targets, list) else None),
         ("Parameters", f"{count:,}" if isinstance(count, int) else None),
         ("In the archive", f"{lora.get('folder', 'lora')}/, in PEFT's format" if lora else None),

@@ -146,7 +146,12 @@ def test_a_policy_with_lora_tells_of_it_and_how_peft_loads_it(story: Story, runt
         with platform_scope():
             Artifact.objects.filter(pk=weak.pk).update(manifest=weak.manifest | told)
         page = html(story.alice, path)
-        for words in ("q_proj, v_proj", "lora/, in PEFT&#x27;s format", "<dt>Rank</dt><dd>8</dd>"):
+        for words in (
+            "q_proj, v_proj",
+            "lora/, in PEFT&#x27;s format",
+            "<dt>Rank</dt><dd>8</dd>",
+            "<dt>Alpha</dt><dd>16</dd>",
+        ):
             assert words in page
         assert 'model = peft.PeftModel.from_pretrained(model, "adapter/lora")' in page
         assert ("12,288" in page) == ("lora" in told)
