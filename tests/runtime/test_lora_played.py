@@ -4,6 +4,7 @@ import asyncio
 import json
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -18,8 +19,8 @@ from tests.support.lora_jobs import Alone, Witness, fresh_base, make_policies, u
 from tests.support.runtime import ended, events_of, make_config, metric, running
 from tests.support.runtime_policies import Shelved, artifacts_of, policy_message
 
-EVALUATION = {"episodes": 3, "parallel": 2, "videos_per_outcome": 0, "executed_steps": 4}
-PPO = {
+EVALUATION: dict[str, Any] = {"episodes": 3, "parallel": 2, "videos_per_outcome": 0, "executed_steps": 4}
+PPO: dict[str, Any] = {
     "algorithm": {"type": "ppo", "value": {"hidden": [16]}},
     "exploration": {"type": "gaussian"},
     "executed_steps": 4,
@@ -231,7 +232,7 @@ def ask_first_together(runtime: LocalRuntime, tenants: int) -> None:
             await everybody.wait()
         return await predict(request)
 
-    runtime.inference.predict = wait_first
+    runtime.inference.predict = wait_first  # type: ignore[method-assign]
 
 
 def report_of(runtime: LocalRuntime, job_id: str) -> list[object]:
