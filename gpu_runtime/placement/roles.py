@@ -36,6 +36,7 @@ from gpu_runtime.store.durability import Durability
 from gpu_runtime.store.journal import Journal
 from gpu_runtime.store.partitions import PartitionStore
 from gpu_runtime.store.records import Write
+from gpu_runtime.training.ahead import ReadAhead
 from gpu_runtime.training.clock import DeviceClock
 from gpu_runtime.training.queue import SharedQueue
 from gpu_runtime.training.step import DeviceStep
@@ -50,7 +51,7 @@ class LocalRuntime:
         self, config: RuntimeConfig, bases: Mapping[str, Backbone], *, families: Mapping[str, str] = FAMILIES
     ) -> None:
         self.config, self.bases, self._families = config, bases, families
-        self._pools = {name: ThreadPoolExecutor(2, name) for name in ("files", "readers", "mounts")}
+        self._pools = {name: ThreadPoolExecutor(2, name) for name in ("files", "readers", "ahead", "mounts")}
         self._started_at_us = time.time_ns() // 1000
         self._stopping = False
         self._trained = asyncio.Event()  # no step of training runs any more
@@ -168,18 +169,19 @@ class LocalRuntime:
         self._device = next(iter(self.bases.values())).info.device
         self.handles = FeatureHandles(config.handle_bytes)
         self.features, self.staging = build_features(config, self._device)
+        step = DeviceStep(self.partitions, DeviceClock(self._device), self.handles, head_pool=bool(config.head_pool))
+        self.ahead = ReadAhead(step.read, self._pools["ahead"], config.read_ahead_bytes)
         self.queue = SharedQueue(
             restore_queue(config, self.journal, self.partitions),
             self.partitions,
             self.durability,
             self._pools["files"],
             config.batch_bytes_max,
+            self.ahead,
         )
         self.training = TrainingService(
             queue=self.queue,
-            step=DeviceStep(
-                self.partitions, DeviceClock(self._device), self.handles, head_pool=bool(config.head_pool)
-            ),
+            step=step,
             durability=self.durability,
             checkpoints=self.checkpoints,
             lease_ttl_us=config.lease_ttl_ms * 1000,

@@ -42,6 +42,7 @@ class RuntimeConfig:
     wait_ms: int = 5  # T: how long an idle device waits for company
     partition_bytes: int = 4 * _GIB  # all tenants together
     partition_bytes_per_tenant: int = _GIB
+    read_ahead_bytes: int = 64 * 2**20  # batches opened before their turn, all jobs together; 0: none
     cache_bytes: int = _GIB // 2  # decoded frames, per job
     journal_max_bytes: int = 0  # 0: no limit but the disk
     journal_days: int = 30  # events older than this are forgotten once the control plane has them; 0: never
@@ -136,6 +137,7 @@ _LEAST = {
     "wait_ms": 0,
     "partition_bytes": 1,
     "partition_bytes_per_tenant": 1,
+    "read_ahead_bytes": 0,
     "cache_bytes": 0,
     "journal_max_bytes": 0,
     "journal_days": 0,

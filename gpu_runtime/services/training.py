@@ -174,12 +174,14 @@ class TrainingService:
         work = job.outstanding[lease.job.partition_id]
         if isinstance(job.slot, RlSlot):  # batches before it may have been dropped: it makes the next version
             work = replace(work, step=job.slot.step + 1)
-        return Member(partition_id=lease.job.partition_id, job=job, work=work)
+        partition_id = lease.job.partition_id
+        return Member(partition_id=partition_id, job=job, work=work, ahead=self._queue.read(partition_id))
 
     async def _compute(self, leases: Sequence[LeasedJob], members: Sequence[Member]) -> StepOutcome:
         """Run the step off the event loop, and keep its leases alive meanwhile."""
         self.utilization.begin(monotonic_us())
         future = asyncio.get_running_loop().run_in_executor(self.compute, self._step.run, members)
+        self._queue.read_ahead()
         try:
             while not (await asyncio.wait({future}, timeout=self._renew_every_s))[0]:
                 for lease in leases:

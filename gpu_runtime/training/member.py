@@ -1,5 +1,6 @@
 """One tenant's part of a device step."""
 
+from concurrent.futures import Future
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -24,6 +25,7 @@ class Member:
     partition_id: PartitionId
     job: MountedJob
     work: Work
+    ahead: Future[Any] | None = None  # its payload, where it was read before its turn
     batch: SampleBatch | RlBatch | None = None
     inputs: list[VLAFeature] = field(default_factory=list)  # what is to go through the shared forward
     keys: list[FrameKey] = field(default_factory=list)  # of frames: names of the samples' features; none: not stored

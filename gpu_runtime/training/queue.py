@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import Callable, Collection
-from concurrent.futures import Executor
+from concurrent.futures import Executor, Future
 from typing import Any, TypeVar
 
 from gpu_runtime.protocol.ids import JobId, PartitionId, TenantId
@@ -11,6 +11,7 @@ from gpu_runtime.scheduler.training_queue import Freshness, Group, LeasedJob, Tr
 from gpu_runtime.store.durability import Durability
 from gpu_runtime.store.partitions import PartitionStore
 from gpu_runtime.store.signal import Signal
+from gpu_runtime.training.ahead import ReadAhead
 from gpu_runtime.training.clock import monotonic_us
 from gpu_runtime.training.mounted import MountedJob
 from gpu_runtime.training.payloads import Payload, Payloads
@@ -29,8 +30,11 @@ class SharedQueue:
         durability: Durability,
         files: Executor,
         max_partition_bytes: int,
+        ahead: ReadAhead | None = None,
     ) -> None:
+        """``ahead``: reads payloads before their turn; None: nobody does."""
         self.queue = queue
+        self._ahead = ahead
         self.changed = Signal()  # something became ready, was settled or was freed
         self._payloads = Payloads(partitions, durability, files, max_partition_bytes, self.changed)
         self._jobs: dict[str, MountedJob] = {}  # by partition that has not ended
@@ -99,7 +103,7 @@ class SharedQueue:
         while size is not None and partition_id in job.outstanding:
             try:
                 self.queue.queue_put(PartitionId(partition_id), bytes=size)
-                self._offer(job, partition_id)
+                self._offer(job, partition_id, size)
                 return
             except QueueFull:
                 await self.changed.wait()
@@ -124,10 +128,12 @@ class SharedQueue:
         """Raise PartitionTooLarge for a payload of so many bytes that there never would be room for it."""
         self._payloads.refuse_too_large(size)
 
-    def _offer(self, job: MountedJob, partition_id: str) -> None:
+    def _offer(self, job: MountedJob, partition_id: str, size: int) -> None:
         now_us = monotonic_us()
         self.queue.mark_ready(PartitionId(partition_id), now_us=now_us)
         job.ready_at_us[partition_id] = now_us
+        if self._ahead is not None:
+            self._ahead.offer(job, partition_id, size)
         self._drop_stale()
         self.changed.notify()
 
@@ -137,6 +143,15 @@ class SharedQueue:
         self.queue.expire_leases(now_us)
         self._drop_stale()
         return self.queue.next_group(now_us=now_us)
+
+    def read(self, partition_id: str) -> Future[Any] | None:
+        """What was read ahead of a partition that is leased now; None: nothing was."""
+        return None if self._ahead is None else self._ahead.take(partition_id)
+
+    def read_ahead(self) -> None:
+        """The device is at work: read for its next steps."""
+        if self._ahead is not None:
+            self._ahead.fill()
 
     def wait_s(self) -> float | None:
         """Seconds until a waiting group is due; None when nothing is ready."""
@@ -152,9 +167,10 @@ class SharedQueue:
             return
 
     def settle(self, job: MountedJob, lease: LeasedJob, *, charge_us: int, reason: str | None = None) -> None:
-        """Complete (or with a ``reason`` fail) a leased partition and return its bytes.
+        """Complete (or with a ``reason`` fail) a leased partition.
 
-        A lease that ended meanwhile (cancelled) is settled already.
+        Its bytes are returned once the caller waits for something: the device is not kept waiting for that. A lease
+        that ended meanwhile (cancelled) is settled already.
         """
         partition_id, epoch = lease.job.partition_id, lease.epoch
         ended: Collection[PartitionId] = (partition_id,)
@@ -169,8 +185,14 @@ class SharedQueue:
             return
         if reason is None:
             job.stale_in_a_row = 0
-        self._end(ended)
+        self._forget(ended)
         self._stop_if_due(job)
+        asyncio.get_running_loop().call_soon(self._return, tuple(ended))
+
+    def _return(self, ended: Collection[PartitionId]) -> None:
+        """Return the bytes of partitions that are forgotten."""
+        for partition_id in ended:
+            self._clear(partition_id)
         self._drop_stale()
         self.changed.notify()
 
@@ -224,6 +246,11 @@ class SharedQueue:
 
     def _end(self, ended: Collection[PartitionId]) -> None:
         """Forget partitions that have ended and return their bytes."""
+        self._forget(ended)
+        for partition_id in ended:
+            self._clear(partition_id)
+
+    def _forget(self, ended: Collection[PartitionId]) -> None:
         for partition_id in ended:
             job = self._jobs.pop(partition_id, None)
             if job is not None:
@@ -231,9 +258,10 @@ class SharedQueue:
                 if job.frames is not None:
                     job.frames.drop(partition_id)
                 job.ready_at_us.pop(partition_id, None)
-            self._clear(partition_id)
 
     def _clear(self, partition_id: PartitionId) -> None:
+        if self._ahead is not None:
+            self._ahead.drop(partition_id)
         self._payloads.clear(partition_id)
         self.queue.cleared(partition_id)
 

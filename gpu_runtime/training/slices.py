@@ -2,7 +2,8 @@
 
 import time
 from collections.abc import Mapping, Sequence
-from typing import Protocol
+from dataclasses import dataclass
+from typing import Any, Protocol
 
 import numpy as np
 import torch
@@ -10,13 +11,15 @@ from torch import Tensor
 
 from gpu_runtime.batching.canonicalize import to_features
 from gpu_runtime.batching.feature import VLAFeature
-from gpu_runtime.batching.handles import handle_of
+from gpu_runtime.batching.handles import Handle, handle_of
 from gpu_runtime.data.samples import SampleBatch
+from gpu_runtime.features.keys import FrameKey
 from gpu_runtime.models.heads.base import Features
 from gpu_runtime.models.rl_slots import RlSlot
 from gpu_runtime.scheduler.training_queue import Purpose
 from gpu_runtime.training.frames import FrameRows
 from gpu_runtime.training.member import Member
+from gpu_runtime.training.mounted import MountedJob
 from gpu_runtime.training.rl.batch import RlBatch, unpack_rl_batch
 from gpu_runtime.training.rl.errors import ForeignHandle, RolloutMismatch
 from gpu_runtime.training.rl.update import update
@@ -26,8 +29,12 @@ from gpu_runtime.training.work import Frames, unpack_batch, unpack_frames
 class Slice(Protocol):
     """One kind of slot. Faults are raised; whose they are the step knows."""
 
-    def open(self, member: Member, arrays: Mapping[str, np.ndarray], metadata: Mapping[str, str]) -> None:
-        """Unpack the batch and say what must go through the shared forward."""
+    def read(self, job: MountedJob, arrays: Mapping[str, np.ndarray], metadata: Mapping[str, str]) -> Any:
+        """Unpack a payload for ``open``. In any thread, maybe long before: it changes nothing, and asks for nothing
+        that a step changes."""
+
+    def open(self, member: Member, payload: Any) -> None:
+        """Take the batch and say what must go through the shared forward."""
 
     def gather(self, member: Member, computed: list[dict[str, Tensor]]) -> list[dict[str, Tensor]]:
         """What ``run`` takes; ``computed`` are the features of ``member.inputs``."""
@@ -54,17 +61,31 @@ class NothingKept:
         return None
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FramesRead:
+    """A batch of frames; ``keys`` are the names of its samples' features, none where none are stored."""
+
+    batch: SampleBatch
+    frames: Frames | None
+    keys: list[FrameKey]
+
+
 class SftSlice:
     """Frames of a dataset: those without stored features go through the forward, each once."""
 
-    def open(self, member: Member, arrays: Mapping[str, np.ndarray], metadata: Mapping[str, str]) -> None:
+    def read(self, job: MountedJob, arrays: Mapping[str, np.ndarray], metadata: Mapping[str, str]) -> FramesRead:
         batch = unpack_batch(arrays, metadata)
-        member.batch, frames = batch, unpack_frames(arrays, batch)
-        if member.job.frames is None or frames is None:
-            member.inputs = to_features(batch, member.job.slot.query_tokens)
+        frames = unpack_frames(arrays, batch)
+        keys = [] if job.frames is None or frames is None else job.frames.keys(frames.refs)
+        return FramesRead(batch=batch, frames=frames, keys=keys)
+
+    def open(self, member: Member, payload: FramesRead) -> None:
+        member.batch, member.keys = payload.batch, payload.keys
+        if member.job.frames is None or payload.frames is None:
+            member.inputs = to_features(payload.batch, member.job.slot.query_tokens)
         else:
-            self._look_up(member, member.job.frames, frames)
-            member.inputs = _inputs(member, batch, member.job.frames, frames)
+            self._look_up(member, member.job.frames)
+            member.inputs = _inputs(member, payload.batch, member.job.frames, payload.frames)
         if member.inputs:
             member.tokens = member.job.backbone.tokens_together(member.inputs)
 
@@ -78,10 +99,9 @@ class SftSlice:
         merged = [known or rows[key] for key, known in zip(member.keys, member.known, strict=True)]
         return [{tap: value.to(device) for tap, value in taps.items()} for taps in merged]
 
-    def _look_up(self, member: Member, stored: FrameRows, frames: Frames) -> None:
+    def _look_up(self, member: Member, stored: FrameRows) -> None:
         """Its time is the member's own: that is all a stored feature costs."""
         begin_ns = time.perf_counter_ns()
-        member.keys = stored.keys(frames.refs)
         known = stored.known(member.partition_id, member.keys)
         member.known = [known.get(key) for key in member.keys]
         member.private_ns += time.perf_counter_ns() - begin_ns
@@ -123,20 +143,32 @@ def _inputs(member: Member, batch: SampleBatch, stored: FrameRows, frames: Frame
     ]
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ChunksRead:
+    """A batch of chunks; ``names`` are the handles that its observations have by right."""
+
+    batch: RlBatch
+    names: tuple[Handle, ...]
+
+
 class RlSlice:
     """Chunks of rollouts: each observation once, and only where its features were not kept."""
 
     def __init__(self, kept: FeatureStore) -> None:
         self._kept = kept
 
-    def open(self, member: Member, arrays: Mapping[str, np.ndarray], metadata: Mapping[str, str]) -> None:
-        slot = member.job.slot
+    def read(self, job: MountedJob, arrays: Mapping[str, np.ndarray], metadata: Mapping[str, str]) -> ChunksRead:
+        batch, slot = unpack_rl_batch(arrays, metadata), job.slot
+        prefix, queries = slot.policy.signature(job.backbone).hash, slot.query_tokens
+        names = (handle_of(job.tenant_id, prefix, batch.feature(row, queries)) for row in range(len(batch)))
+        return ChunksRead(batch=batch, names=tuple(names))
+
+    def open(self, member: Member, payload: ChunksRead) -> None:
+        slot, batch = member.job.slot, payload.batch
         assert isinstance(slot, RlSlot), "chosen by kind"
         if member.work.purpose is not Purpose.TRAIN:
             raise RolloutMismatch(f"purpose: {member.work.purpose}, allowed: {Purpose.TRAIN}")
-        batch = unpack_rl_batch(arrays, metadata)
-        prefix = slot.policy.signature(member.job.backbone).hash
-        found = _Observations(member.job.tenant_id, prefix, batch, slot.query_tokens, self._kept)
+        found = _Observations(member.job.tenant_id, payload, self._kept)
         member.batch = batch
         member.inputs = [batch.feature(row, slot.query_tokens) for row in found.missing.values()]
         member.tokens = member.job.backbone.tokens_together(member.inputs)
@@ -162,16 +194,11 @@ class RlSlice:
 class _Observations:
     """The distinct observations of one batch: those whose features are kept, and the row each other one comes from."""
 
-    def __init__(
-        self, tenant_id: str, prefix_hash: str, batch: RlBatch, query_tokens: int, kept: FeatureStore
-    ) -> None:
-        self._tenant_id = tenant_id
-        self._names = [
-            handle_of(tenant_id, prefix_hash, batch.feature(row, query_tokens)) for row in range(len(batch))
-        ]
+    def __init__(self, tenant_id: str, payload: ChunksRead, kept: FeatureStore) -> None:
+        self._tenant_id, self._names = tenant_id, payload.names
         self._known: dict[str, Features] = {}
         self.missing: dict[str, int] = {}  # name -> its first row
-        for row, (name, given) in enumerate(zip(self._names, batch.handles, strict=True)):
+        for row, (name, given) in enumerate(zip(self._names, payload.batch.handles, strict=True)):
             if given not in ("", name):
                 raise ForeignHandle(f"handles[{row}]: no features of this observation go by {given!r}")
             if name in self._known or name in self.missing:

@@ -3,16 +3,18 @@
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from gpu_runtime.models.lora.encode import encode_with
 from gpu_runtime.scheduler.accounting import MeasuredStep
 from gpu_runtime.scheduler.training_queue import Purpose
 from gpu_runtime.store.partitions import PartitionStore
 from gpu_runtime.training.adapted import AdaptedTrainer, trains_adapter
+from gpu_runtime.training.ahead import found
 from gpu_runtime.training.clock import DeviceClock, unix_us
 from gpu_runtime.training.faults import Guard, explain, free_memory
 from gpu_runtime.training.member import Features, Member
+from gpu_runtime.training.mounted import MountedJob
 from gpu_runtime.training.pool import HeadPool
 from gpu_runtime.training.slices import FeatureStore, NothingKept, RlSlice, SftSlice, Slice
 from gpu_runtime.training.trainer import Learner, Trainer
@@ -85,9 +87,16 @@ class DeviceStep:
         result = action()
         return started_at_us, result, (self._clock.now_ns() - begin_ns) // 1000
 
+    def read(self, job: MountedJob, partition_id: str) -> Any:
+        """A payload, unpacked, for a step to come. In any thread."""
+        arrays, metadata = self._partitions.open(partition_id)
+        return self._slices[job.slot.kind].read(job, arrays, metadata)
+
     def _open(self, member: Member) -> None:
-        arrays, metadata = self._partitions.open(member.partition_id)
-        self._slices[member.job.slot.kind].open(member, arrays, metadata)
+        payload = found(member.ahead)
+        if payload is None:
+            payload = self.read(member.job, member.partition_id)
+        self._slices[member.job.slot.kind].open(member, payload)
 
     def _encode(self, members: Sequence[Member]) -> tuple[dict[str, Features], int]:
         """Features by partition and the nanoseconds of the shared forward.

@@ -59,10 +59,11 @@ class World:
         assert group is not None
         return group
 
-    def consume(self, job: MountedJob) -> str:
+    async def consume(self, job: MountedJob) -> str:
         """One update of the job."""
         (lease,) = self.lease().leases
         self.queue.settle(job, lease, charge_us=1)
+        await asyncio.sleep(0)  # its bytes are returned while its caller waits
         return lease.job.partition_id
 
     def nothing_is_held(self) -> bool:
@@ -90,7 +91,7 @@ async def test_a_batch_that_is_too_old_when_its_turn_comes_is_dropped_and_told(w
     for step in (1, 2, 3):
         await world.ready(job, step, behaviour=0, most=step - 1)
     world.queue.queue.set_policy_version(JobId(job.key), 2)  # weights of a later version were mounted
-    assert world.consume(job) == "a3"
+    assert await world.consume(job) == "a3"
     assert (job.dropped_stale, job.stale_in_a_row) == (2, 0)
     assert job.outstanding == {}
     assert world.nothing_is_held()
@@ -105,7 +106,7 @@ async def test_stale_batches_in_a_row_are_counted_until_a_step_is_made(world: Wo
     assert world.queue.next_group() is None
     assert (job.dropped_stale, job.stale_in_a_row, job.outstanding) == (2, 2, {})
     await world.ready(job, 6, behaviour=5, most=0)
-    world.consume(job)
+    await world.consume(job)
     assert (job.dropped_stale, job.stale_in_a_row) == (2, 0)
 
 
@@ -129,7 +130,7 @@ async def test_a_rollout_that_would_be_too_old_waits_for_the_next_version(world:
     waiting = asyncio.create_task(world.reserve(job, 2, freshness))
     await asyncio.sleep(0.01)
     assert not waiting.done(), "the policy that would act is one update behind its turn"
-    world.consume(job)
+    await world.consume(job)
     await asyncio.sleep(0.01)
     assert not waiting.done(), "the version is made, and not published yet"
     published[0] = 1
@@ -160,7 +161,7 @@ async def test_a_rollout_that_is_given_up_leaves_the_others_of_its_job(world: Wo
     world.queue.abandon(job, lost, reason="environment_lost")
     world.queue.abandon(job, lost, reason="said twice")
     assert list(job.outstanding) == ["a2"]
-    assert world.consume(job) == "a2"
+    assert await world.consume(job) == "a2"
     assert world.queue.queue.policy_version(JobId(job.key)) == 1
     assert world.queue.queue.job(lost).reason == "environment_lost"
     assert world.nothing_is_held()
@@ -205,5 +206,24 @@ async def test_one_tenants_stale_batches_are_nobody_elses(world: World) -> None:
     await world.ready(mine, 1, behaviour=0, most=0)
     await world.ready(theirs, 1, behaviour=0, most=0)
     world.queue.queue.set_policy_version(JobId(mine.key), 3)
-    assert world.consume(theirs) == "b1"
+    assert await world.consume(theirs) == "b1"
     assert (mine.dropped_stale, theirs.dropped_stale) == (1, 0)
+
+
+async def test_a_settled_partition_returns_its_bytes_behind_the_back_of_whoever_takes_the_next_group(
+    world: World,
+) -> None:
+    job = world.job()
+    for step in (1, 2):
+        await world.ready(job, step, behaviour=0, most=step)
+    (lease,) = world.lease().leases
+    held = world.store.live_bytes
+    woken = asyncio.create_task(world.queue.changed.wait())
+    await asyncio.sleep(0)
+    world.queue.settle(job, lease, charge_us=1)
+    assert list(job.outstanding) == ["a2"], "its place is free at once"
+    assert [lease.job.partition_id for lease in world.lease().leases] == ["a2"]
+    assert world.store.live_bytes == held
+    assert await woken
+    assert 0 < world.store.live_bytes < held
+    assert world.store.live_bytes == world.queue.queue.live_bytes()
