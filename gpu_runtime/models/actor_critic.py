@@ -71,16 +71,32 @@ class ActorCritic:
 
         Zero until the critic has seen a first batch: the first rollouts are credited with what they were paid.
         """
+        critic = self._asked_critic()
+        if critic.needs_fit:
+            return self._no_values(len(features))
+        return self.value_of(critic.pool(features), state_BS, progress_B)
+
+    def pool(self, features: Sequence[Features]) -> Tensor:
+        """What the critic reads of observations, [B, D]: the same whatever its weights are."""
+        return self._asked_critic().pool(features)
+
+    def value_of(self, pooled_BD: Tensor, state_BS: np.ndarray | None, progress_B: np.ndarray | None = None) -> Tensor:
+        """``value`` of observations whose features were pooled before."""
+        critic = self._asked_critic()
+        if critic.needs_fit:
+            return self._no_values(len(pooled_BD))
+        progress = None if progress_B is None else torch.as_tensor(progress_B, dtype=torch.float32)
+        return critic.of_pooled(pooled_BD, self.policy.model_state(state_BS), progress)
+
+    def _asked_critic(self) -> ValueHead:
         if self.critic is None:
             raise HeadConfigurationError("value: none, allowed: a critic where values are asked for")
-        if self.critic.needs_fit:
-            return torch.zeros(self._value_shape(len(features)), device=self.policy.device)
-        progress = None if progress_B is None else torch.as_tensor(progress_B, dtype=torch.float32)
-        return self.critic(features, self.policy.model_state(state_BS), progress)
+        return self.critic
 
-    def _value_shape(self, samples: int) -> tuple[int, ...]:
-        assert self.critic is not None
-        return (samples, self.spec.executed_steps) if self.critic.per_step else (samples,)
+    def _no_values(self, samples: int) -> Tensor:
+        critic = self._asked_critic()
+        shape = (samples, self.spec.executed_steps) if critic.per_step else (samples,)
+        return torch.zeros(shape, device=self.policy.device)
 
     def snapshot(self) -> "ActorCritic":
         """A frozen copy: what rollouts run while training goes on. The reference is not copied; nothing changes it."""

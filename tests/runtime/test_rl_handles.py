@@ -9,12 +9,14 @@ import pytest
 import torch
 
 from gpu_runtime.inference.feature_handles import FeatureHandles
+from gpu_runtime.models.actor_critic import ActorCritic
 from gpu_runtime.models.backbones.base import Backbone
 from gpu_runtime.models.registry import load_backbone
 from gpu_runtime.models.rl_slots import RlSlot
 from gpu_runtime.protocol.catalog import BaseModelEntry
 from gpu_runtime.store.partitions import PartitionStore
 from gpu_runtime.training.rl.batch import RlBatch
+from gpu_runtime.training.rl.rows import Rows
 from tests.runtime.test_rl_training import make, member, play, step
 
 CASES = [("mlp", "ppo"), ("mlp", "grpo"), ("sde", "ppo"), ("noise", "grpo")]
@@ -34,11 +36,15 @@ def store(tmp_path: Path) -> PartitionStore:
 
 
 async def played(
-    base: Backbone, case: str = "mlp", algorithm: str = "ppo", handles: FeatureHandles | None = None
+    base: Backbone,
+    case: str = "mlp",
+    algorithm: str = "ppo",
+    handles: FeatureHandles | None = None,
+    **training: Any,
 ) -> tuple[RlSlot, RlBatch, FeatureHandles]:
     """A slot, what it played, and the handles that the inference service filled."""
     kept = FeatureHandles(10**8) if handles is None else handles
-    slot = make(base, case, algorithm, training=EPOCHS, algorithm_options={"target_kl": None})
+    slot = make(base, case, algorithm, training=EPOCHS | training, algorithm_options={"target_kl": None})
     batch, *_ = await play(slot, base, kept)
     return slot, batch, kept
 
@@ -157,3 +163,32 @@ async def test_zero_bytes_switch_handles_off_and_change_no_result(base, store):
     assert off.live_bytes == 0
     assert part.metrics["train/feature_hits"] == 0
     assert differences(slot, without) == []
+
+
+@pytest.mark.parametrize("planted", [False, True])
+async def test_features_pooled_once_for_the_critic_make_the_updates_of_those_pooled_in_every_minibatch(
+    planted, base, store, monkeypatch
+):
+    once, batch, kept = await played(base, minibatch_size=3)
+    each, plain_pool = copy.deepcopy(once), ActorCritic.pool
+
+    def value(rows: Rows, part: torch.Tensor) -> torch.Tensor:
+        """As it was: the critic pools what it is asked about."""
+        progress = rows._of(rows._progress_N, part)
+        return rows._slot.models.value(rows._chosen(part), rows._of(rows._state_NS, part), progress)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Rows, "value", value)
+        expected = train(each, batch, base, store, kept)
+    pooled = []
+
+    def counted(models: ActorCritic, features: Any) -> torch.Tensor:
+        pooled.append(len(features))
+        return plain_pool(models, features) * (1 + 1e-6 * planted)
+
+    monkeypatch.setattr(ActorCritic, "pool", counted)
+    found = train(once, batch, base, store, kept)
+    assert pooled == [len(batch)] * UPDATES
+    assert len(batch) % 3 == 1, "a last minibatch of one row takes another way through torch"
+    assert (found == expected) is not planted
+    assert bool(differences(once, each)) is planted

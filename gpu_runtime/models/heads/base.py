@@ -226,7 +226,9 @@ class StochasticHead(nn.Module, ABC):
 
 def detached(features: Sequence[Features]) -> list[Features]:
     """Features as plain data, whatever graph they come from: no tenant's loss may reach the shared base."""
-    return [{tap: value.detach() for tap, value in sample.items()} for sample in features]
+    return [
+        {tap: value.detach() if value.requires_grad else value for tap, value in sample.items()} for sample in features
+    ]
 
 
 def initialize(module: nn.Module, generator: torch.Generator) -> None:

@@ -48,7 +48,7 @@ class ValueHead(nn.Module):
     def fit(self, features: Sequence[Features]) -> None:
         """Mean and spread of the pooled features: most of a frozen base's feature never moves."""
         if self.standardizer is not None:
-            self.standardizer.fit([{POOLED: row[None]} for row in self._pool(features)], POOLED)
+            self.standardizer.fit([{POOLED: row[None]} for row in self.pool(features)], POOLED)
 
     def fit_shape(self) -> dict[str, int]:
         """Sizes that only ``fit`` knows, so that ``allocate`` can rebuild the same tensors before loading."""
@@ -67,7 +67,11 @@ class ValueHead(nn.Module):
         ``progress_B`` is the share of the step limit that has passed, in [0, 1], for a critic that is told it.
         Raises NotFitted, FeatureMismatch or BatchMismatch.
         """
-        x_BI = self._pool(detached(features))
+        return self.of_pooled(self.pool(features), state_BS, progress_B)
+
+    def of_pooled(self, pooled_BD: Tensor, state_BS: Tensor | None, progress_B: Tensor | None = None) -> Tensor:
+        """The same of features that were pooled before."""
+        x_BI = pooled_BD
         if self.standardizer is not None:
             x_BI = self.standardizer(x_BI[:, None])[:, 0]
         if self.shape.state_dim:
@@ -81,11 +85,14 @@ class ValueHead(nn.Module):
             x_BI = torch.relu(layer(x_BI))
         return self.out(x_BI) if self.per_step else self.out(x_BI)[:, 0]
 
-    def _pool(self, features: Sequence[Features]) -> Tensor:
-        """Mean over each sample's own tokens, taps side by side, [B, D]. Features that samples share are read once."""
+    def pool(self, features: Sequence[Features]) -> Tensor:
+        """Mean over each sample's own tokens, taps side by side, [B, D], as plain data; it depends on no weight.
+
+        Features that samples share are read once.
+        """
         known: dict[tuple[object, ...], Tensor] = {}
         rows = []
-        for sample in features:
+        for sample in detached(features):
             place = tuple((sample[tap].data_ptr(), sample[tap].shape) for tap in self.taps if tap in sample)
             if place not in known:
                 known[place] = torch.cat([self._mean(sample, tap) for tap in self.taps])

@@ -1,6 +1,7 @@
 """A batch of chunks on the device, and what the current weights make of any of its rows.
 
-Shapes: N chunks of the batch, M chunks of a minibatch, C executed actions per chunk, A action dims.
+Shapes: N chunks of the batch, M chunks of a minibatch, C executed actions per chunk, A action dims,
+D width of a pooled feature.
 """
 
 from collections.abc import Callable, Sequence
@@ -22,6 +23,7 @@ class Rows:
     def __init__(self, slot: RlSlot, features: Sequence[Features], batch: RlBatch) -> None:
         self._slot, self.features = slot, features
         self._state_NS, self._progress_N = batch.state_NS, batch.progress_N
+        self._pooled_ND: Tensor | None = None  # for the critic; no update changes it, so once is enough
         device = slot.policy.device
         _check(slot, features, batch)
         self._trace = {name: torch.from_numpy(array).to(device) for name, array in batch.trace.items()}
@@ -43,8 +45,10 @@ class Rows:
 
     def value(self, rows: Tensor) -> Tensor:
         """The critic's values of these chunks' observations, [M]."""
+        if self._pooled_ND is None:
+            self._pooled_ND = self._slot.models.pool(self.features)
         progress = self._of(self._progress_N, rows)
-        return self._slot.models.value(self._chosen(rows), self._of(self._state_NS, rows), progress)
+        return self._slot.models.value_of(self._pooled_ND[rows], self._of(self._state_NS, rows), progress)
 
     def reference_log_prob(self, rows: Tensor) -> Tensor:
         """Under the weights that reinforcement learning started from, [M, C, A]."""
