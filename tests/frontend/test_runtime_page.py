@@ -112,7 +112,7 @@ def test_pictures_that_were_known_are_told_beside_the_stored_features(alice: Per
     store = {"hits": 0, "misses": 0, "ram_bytes": 0, "file_bytes": 0, "entries": 0}
     report(vision_reuse=seen | {"hits": 0, "misses": 0}, feature_store=store)
     text = read(alice)
-    assert "Known from before none shown" in words(text)
+    assert "Known from before none shown Not run again 0 New 0" in words(text)
     assert re.search(r'class="card c6" data-features.*class="card c6" data-pictures', text, re.DOTALL)
 
 
