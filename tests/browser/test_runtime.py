@@ -11,6 +11,8 @@ from tests.support.stack import Stack, sft_spec
 pytestmark = pytest.mark.browser
 
 SLOW_MS = 60_000
+TOPS = """() => ["features", "pictures"].map(
+    (name) => document.querySelector(`[data-${name}]`).getBoundingClientRect().top)"""
 LINE = "#plot-busy .scatterlayer .js-line"
 
 
@@ -57,6 +59,38 @@ def test_it_is_renewed_in_place_while_others_work_and_names_nobody(
     assert "secret plan" not in content
     assert "Alice" not in content
     client.jobs.cancel(job["id"])
+    assert complaints == []
+
+
+@pytest.mark.parametrize("width", [1440, 390])
+def test_what_is_kept_of_frames_and_of_pictures_stands_side_by_side_where_there_is_room(
+    runtime: Page, width: int, complaints
+) -> None:
+    runtime.set_viewport_size({"width": width, "height": 844})
+    features, pictures = runtime.locator("[data-features]"), runtime.locator("[data-pictures]")
+    for _ in range(20):  # the newest account of the runtime is some seconds old
+        if "none looked up" not in features.inner_text():
+            break
+        runtime.wait_for_timeout(1000)
+        runtime.reload()
+    expect(features).to_contain_text(re.compile(r"Frames found\s*[1-9]\d?\.\d"))
+    expect(pictures).to_contain_text(re.compile(r"Known from before\s*none shown"))  # nothing was played
+    left, right = runtime.evaluate(TOPS)
+    assert (left == right) is (width == 1440)
+    assert complaints == []
+
+
+def test_the_share_of_found_features_is_drawn_on_a_jobs_page(
+    log_in, stack: Stack, alice, finished_job: str, complaints
+) -> None:
+    page = log_in(alice)
+    page.goto(f"{stack.url}/jobs/{finished_job}/?tab=charts")
+    drawn = "() => document.querySelector('[data-chart=\"hits\"]').data?.[0].y.length > 1"
+    page.locator('[data-chart="hits"]').scroll_into_view_if_needed()
+    page.wait_for_function(drawn, timeout=SLOW_MS)
+    shares = page.evaluate("() => [...document.querySelector('[data-chart=\"hits\"]').data[0].y]")
+    assert all(0 <= share <= 1 for share in shares)
+    assert shares[-1] == 1, "its last epoch finds everything"
     assert complaints == []
 
 
