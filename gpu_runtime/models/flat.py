@@ -53,24 +53,26 @@ class Flat:
         return self.whole.data_ptr() == row_P.data_ptr()
 
     def named(self, whole_P: Tensor) -> Iterator[tuple[str, Tensor]]:
-        """Views of a tensor laid out like ``whole``: its gradient, a moment of AdamW."""
+        """Views of a tensor [..., P] laid out like ``whole``: its gradient, a moment of AdamW, those of N tenants."""
         for name, place in self._places.items():
-            yield name, whole_P[place.start : place.start + place.size].view(place.shape)
+            yield name, whole_P[..., place.start : place.start + place.size].unflatten(-1, place.shape)
 
-    def laid_out(self, parts: Mapping[str, Tensor], *leading: int) -> Tensor:
-        """``parts`` [*leading, *shape] side by side as ``whole`` is, [*leading, P]; zero where there is none."""
+    def laid_out(self, parts: Mapping[str, Tensor]) -> Tensor:
+        """``parts`` side by side as ``whole`` is, [P]; zero where there is none."""
         whole_P, pieces = self.whole.detach(), []
         for name, place in self._places.items():
             if (part := parts.get(name)) is not None:
-                pieces.append(part.reshape(*leading, place.size))
+                pieces.append(part.reshape(-1))
             else:
-                pieces.append(whole_P.new_zeros(*leading, place.size))
+                pieces.append(whole_P.new_zeros(place.size))
             if place.gap:
-                pieces.append(whole_P.new_zeros(*leading, place.gap))
-        return torch.cat(pieces, dim=-1)
+                pieces.append(whole_P.new_zeros(place.gap))
+        return torch.cat(pieces)
 
     def gather(self) -> None:
         """Make the parameters' gradients ``whole.grad`` and let them go. Without any nothing happens."""
+        if self.whole.grad is not None:  # gathered already, or computed there
+            return
         gradients = {name: p.grad for name, p in self.parameters.items() if p.grad is not None}
         if gradients:
             self.whole.grad = self.laid_out(gradients)

@@ -1,8 +1,11 @@
 """Eight tenants' diffusion heads in one call: forward, backward and update of a step, the features at hand.
 
-Plain: each tenant's step by itself, with the same kernels and the same fused AdamW. Levers: the pool, with both of its
-comparisons behind it; which way it chose is in the details. Prompts differ in length, as tenants' prompts do.
+Plain: each tenant's step by itself, with the same kernels and the same fused AdamW. Levers: the pool, with all its
+comparisons behind it; which way it chose is in the details. Two figures: prompts of one length, as tenants of one
+robot and task family have them, whose conditions share one product as well; and prompts that differ in length.
 """
+
+from collections.abc import Iterator
 
 import numpy as np
 
@@ -22,9 +25,9 @@ from tests.benchmarks.interleaved import interleave
 from tests.support.policies import Problem, make_spec
 
 TENANTS, BATCH = 8, 4
-TAP = "layer:-1"
+TAP, IMAGE_SIZE = "layer:-1", 64
 DIT = {
-    "tap": TAP, "width": 64, "layers": 10, "heads": 4, "output_width": 64, "future_tokens": 8, "noise_draws": 1,
+    "tap": TAP, "width": 64, "layers": 10, "heads": 4, "output_width": 64, "future_tokens": 4, "noise_draws": 1,
     "dropout": 0.2,
 }  # fmt: skip
 FULL_TURNS = 15
@@ -33,11 +36,11 @@ FULL_TURNS = 15
 class Side:
     """Tenants and the pool that trains them; every step sees the same batches."""
 
-    def __init__(self, pool: HeadPool, backbone: Backbone) -> None:
+    def __init__(self, pool: HeadPool, backbone: Backbone, *, ragged: bool) -> None:
         self.pool, problem, device = pool, Problem(), backbone.info.device
         rng = np.random.default_rng(0)
         features = backbone.encode(
-            make_samples(rng, TENANTS * BATCH, ragged=True, size=64), [frozenset({TAP})] * (TENANTS * BATCH)
+            make_samples(rng, TENANTS * BATCH, ragged=ragged, size=IMAGE_SIZE), [frozenset({TAP})] * (TENANTS * BATCH)
         )
         self.jobs, self.data, self.steps = [], [], 0
         for index in range(TENANTS):
@@ -82,24 +85,37 @@ class Side:
         return [learner.member.metrics for learner in learners]
 
 
-def measure(backbone: Backbone, setting: Setting) -> Figure:
+def measure(backbone: Backbone, setting: Setting) -> Iterator[Figure]:
     """``fused_dit_8x4``; on a CPU both sides' metrics must agree to the last bit."""
+    for ragged in (False, True):
+        yield _figure(backbone, setting, ragged=ragged)
+
+
+def _figure(backbone: Backbone, setting: Setting, *, ragged: bool) -> Figure:
     clock, judge, turns = DeviceClock(setting.device), _Watched(), setting.turns(full=FULL_TURNS)
-    plain = Side(HeadPool(clock, enabled=False), backbone)
-    levers = Side(HeadPool(clock, judge=judge), backbone)
+    plain = Side(HeadPool(clock, enabled=False), backbone, ragged=ragged)
+    levers = Side(HeadPool(clock, judge=judge), backbone, ragged=ragged)
     for _ in range(COMPARED_STEPS):
         same = plain.step() == levers.step()
     assert same or setting.device != "cpu", "a step in the pool is another than alone"
     times = interleave(plain.step, levers.step, repetitions=turns, device=setting.device)
+    lengths = "ragged" if ragged else "equal"
     return Figure(
         key="fused_dit_8x4",
         base=backbone.info.name,
-        work=f"{TENANTS} DiT heads x {BATCH} samples, {plain.parameters / 1e6:.2f}M parameters each: whole step",
+        work=f"{TENANTS} heads x {BATCH} {lengths}, {plain.parameters / 1e6:.2f}M parameters each: whole step",
         plain=times[0],
         levers=times[1],
         repetitions=turns,
         device=setting.device,
-        details={"tenants": TENANTS, "batch": BATCH, "head": dict(DIT), "way": judge.last, "bit_equal": same},
+        details={
+            "tenants": TENANTS,
+            "batch": BATCH,
+            "ragged": ragged,
+            "head": dict(DIT),
+            "way": judge.last,
+            "bit_equal": same,
+        },
     )
 
 

@@ -16,7 +16,7 @@ from torch import Tensor, nn
 
 from gpu_runtime.models.flat import Flat, stack_wholes
 from gpu_runtime.models.heads.base import Head, LossParts
-from gpu_runtime.models.stacked.layers import StackedLayerNorm, StackedLinear
+from gpu_runtime.models.stacked.layers import Sink, StackedLayerNorm, StackedLinear
 
 
 class HeadStack:
@@ -28,7 +28,19 @@ class HeadStack:
         self._flats = list(zip(*flats, strict=True))  # by group: those of all tenants
         self._wholes = [stack_wholes(group) for group in self._flats]  # [N, P] each
         self.joined = _skeleton(heads)
-        self._common = dict(self.joined.named_parameters())
+        self._gradients = [torch.zeros_like(whole_NP) for whole_NP in self._wholes]
+        self._places: dict[str, Tensor] = {}  # of each parameter's gradients in them, [N, ...]
+        for group, gradient_NP in zip(self._flats, self._gradients, strict=True):
+            self._places |= group[0].named(gradient_NP)
+        modules = dict(self.joined.named_modules())
+        self._linears = {path: module for path, module in modules.items() if isinstance(module, StackedLinear)}
+        for path, layer in self._linears.items():
+            layer.sink = Sink(weight_NOI=self._places[f"{path}.weight"], bias_NO=self._places.get(f"{path}.bias"))
+        self._others = {
+            name: parameter
+            for name, parameter in self.joined.named_parameters()
+            if name.rpartition(".")[0] not in self._linears
+        }
 
     @property
     def orphaned(self) -> bool:
@@ -47,12 +59,19 @@ class HeadStack:
         return [self.joined.error(own, part) for own, part in zip(predicted, inputs, strict=True)]
 
     def backward(self, losses: Sequence[LossParts]) -> None:
-        """Every head gets the gradients of its own loss."""
+        """Every head gets the gradients of its own loss; they stand in the stack's room until its next backward."""
+        for layer in self._linears.values():
+            layer.sink.written = False
         torch.autograd.backward([loss.total for loss in losses])
-        gradients = {name: common.grad for name, common in self._common.items() if common.grad is not None}
-        self.joined.zero_grad(set_to_none=True)
-        for group in self._flats:
-            gradient_NP = group[0].laid_out(gradients, len(group))
+        for layer in self._linears.values():
+            layer.sink.close()
+        for name, parameter in self._others.items():
+            if parameter.grad is None:
+                self._places[name].zero_()
+            else:
+                self._places[name].copy_(parameter.grad)
+                parameter.grad = None
+        for group, gradient_NP in zip(self._flats, self._gradients, strict=True):
             for flat, gradient_P in zip(group, gradient_NP.unbind(), strict=True):
                 flat.whole.grad = gradient_P
 
