@@ -52,29 +52,29 @@ class Entry:
     parts: tuple[Part, ...]
 
     @classmethod
-    def of(cls, rows: Rows, dtype: torch.dtype) -> "Entry":
-        """Round once. In float16 an entry with a value beyond its range, or not finite, stays float32 as a whole."""
-        kept = {tap: value.detach().to("cpu").float() for tap, value in sorted(rows.items())}
-        if dtype is torch.float16 and any(not _fits_half(value) for value in kept.values()):
-            dtype = torch.float32
-        parts, planes, end = [], list[tuple[int, torch.Tensor]](), 0
-        for tap, value_LD in kept.items():
+    def of(cls, rows: Rows, dtype: torch.dtype) -> tuple["Entry", dict[str, torch.Tensor]]:
+        """Round once; the entry, and what ``rows`` gives back of it.
+
+        In float16 an entry with a value beyond its range, or not finite, stays float32 as a whole.
+        """
+        values = {tap: value.detach().to("cpu").float() for tap, value in sorted(rows.items())}
+        kept = [_whole(value_LD) for value_LD in values.values()]
+        if dtype is torch.float16 and None not in (halves := [_halved(value_LD) for value_LD in values.values()]):
+            kept = [half for half in halves if half is not None]
+        parts, end = [], 0
+        for tap, own in zip(values, kept, strict=True):
             start, fine_start = _aligned(end), None
-            coarse_LD = value_LD.to(dtype)
-            planes.append((start, coarse_LD))
-            fine_LD = _fine(value_LD, coarse_LD) if dtype is torch.float16 else None
-            if fine_LD is not None:
-                fine_start = _aligned(start + coarse_LD.nbytes)
-                planes.append((fine_start, fine_LD))
-            rows_L, width = value_LD.shape
-            parts.append(
-                Part(tap=tap, rows=rows_L, width=width, dtype=_NAMES[dtype], start=start, fine_start=fine_start)
-            )
+            if own.fine_LD is not None:
+                fine_start = _aligned(start + own.coarse_LD.nbytes)
+            dtype_name, (rows_L, width) = _NAMES[own.coarse_LD.dtype], own.coarse_LD.shape
+            parts.append(Part(tap=tap, rows=rows_L, width=width, dtype=dtype_name, start=start, fine_start=fine_start))
             end = parts[-1].end
-        block = torch.zeros(_aligned(end), dtype=torch.uint8)
-        for start, plane in planes:
-            block[start : start + plane.nbytes].view(plane.dtype).view(plane.shape).copy_(plane)
-        return cls(block=block, parts=tuple(parts))
+        entry = cls(block=torch.zeros(_aligned(end), dtype=torch.uint8), parts=tuple(parts))
+        for part, own in zip(parts, kept, strict=True):
+            entry._plane(part, part.start, own.coarse_LD.dtype).copy_(own.coarse_LD)
+            if part.fine_start is not None and own.fine_LD is not None:
+                entry._plane(part, part.fine_start, torch.int8).copy_(own.fine_LD)
+        return entry, {tap: own.value_LD for tap, own in zip(values, kept, strict=True)}
 
     @property
     def size(self) -> int:
@@ -100,7 +100,7 @@ class Entry:
         value_LD = self._plane(part, part.start, DTYPES[part.dtype]).to(device, torch.float32, copy=True)
         if part.fine_start is not None:
             fine_LD = self._plane(part, part.fine_start, torch.int8).to(device, torch.float32)
-            value_LD.addcmul_(_step(value_LD), fine_LD)
+            value_LD.addcmul_(_step(value_LD.abs()), fine_LD)
         return value_LD
 
     def _plane(self, part: Part, start: int, dtype: torch.dtype) -> torch.Tensor:
@@ -108,24 +108,40 @@ class Entry:
         return self.block[start : start + size].view(dtype).view(part.rows, part.width)
 
 
-def _fine(value_LD: torch.Tensor, half_LD: torch.Tensor) -> torch.Tensor | None:
-    """int8: what half precision took away, in steps; None where it took nothing."""
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class _Kept:
+    """One tap as it is written, and as it is found again. ``fine_LD`` int8: what half precision took, in steps."""
+
+    coarse_LD: torch.Tensor
+    fine_LD: torch.Tensor | None
+    value_LD: torch.Tensor
+
+
+def _whole(value_LD: torch.Tensor) -> _Kept:
+    return _Kept(coarse_LD=value_LD, fine_LD=None, value_LD=value_LD.clone())
+
+
+def _halved(value_LD: torch.Tensor) -> _Kept | None:
+    """Half precision, and a fine byte where it takes something; None where it cannot hold a value."""
+    half_LD = value_LD.half()
     coarse_LD = half_LD.float()
-    missing_LD = value_LD - coarse_LD
-    if not bool(missing_LD.any()):
+    size_LD = coarse_LD.abs()
+    if not bool(size_LD.amax() <= HALF_MAX):  # infinite, or NaN, which is less than nothing
         return None
-    return missing_LD.div_(_step(coarse_LD)).round_().to(torch.int8)
+    step_LD = _step(size_LD)
+    fine_LD = value_LD.sub(coarse_LD).div_(step_LD).round_()
+    if not bool(fine_LD.any()):
+        return _Kept(coarse_LD=half_LD, fine_LD=None, value_LD=coarse_LD)
+    return _Kept(coarse_LD=half_LD, fine_LD=fine_LD.to(torch.int8), value_LD=coarse_LD.addcmul_(step_LD, fine_LD))
 
 
-def _step(coarse_LD: torch.Tensor) -> torch.Tensor:
-    """A fine byte's unit: rounding to half precision takes at most 2^-11 of a number, which is ``STEPS`` of them."""
-    return coarse_LD.abs().clamp_min_(HALF_NORMAL_MIN).mul_(2**-11 / STEPS)
+def _step(size_LD: torch.Tensor) -> torch.Tensor:
+    """A fine byte's unit, in place of the half precision's absolute values.
+
+    Rounding to half precision takes at most 2^-11 of a number, which is ``STEPS`` of them.
+    """
+    return size_LD.clamp_min_(HALF_NORMAL_MIN).mul_(2**-11 / STEPS)
 
 
 def _aligned(place: int) -> int:
     return -(-place // ALIGNMENT) * ALIGNMENT
-
-
-def _fits_half(value: torch.Tensor) -> bool:
-    """True when every value is finite and within half precision's range; the largest of NaN is NaN, which is not."""
-    return bool(value.abs().amax() <= HALF_MAX)

@@ -134,14 +134,14 @@ class FeatureStore:
 
     def put(self, key: FrameKey, rows: Rows) -> Rows:
         """Keep the rows of one frame if there is room; returns what a later ``take`` would."""
-        entry = Entry.of(rows, self._dtype)
+        entry, found = Entry.of(rows, self._dtype)
         with self._lock:
             if not self._is_forgotten(key.dataset):
                 self._overflowed += int(entry.overflowed and self._dtype is torch.float16)
                 self._keep_in_memory(key, entry)
                 if self._files is not None:
                     self._files.put(key, entry)
-        return entry.rows(self._device)
+        return {tap: value_LD.to(self._device) for tap, value_LD in found.items()}
 
     def _keep_in_memory(self, key: FrameKey, entry: Entry) -> None:
         """With a block of the entry's own: one that was read shares a buffer with its neighbours."""

@@ -70,7 +70,8 @@ class HeadPool:
         losses = [loss for loss, _ in apart if loss is not None]
         if len(losses) == len(apart) and all(bool(torch.isfinite(loss.total)) for loss in losses):
             gradients = [_take_gradients(entry) for entry in bucket.entries]
-            stacked, stacked_ns = self._stacked(bucket)
+            # what is not finite equals nothing; it is its owner's fault and says nothing about the two ways
+            stacked, stacked_ns = self._stacked(bucket) if _all_finite(gradients) else (None, 0)
             if stacked is not None:
                 again = [_take_gradients(entry) for entry in bucket.entries]
                 equal = all(map(_same, [loss.total for loss in losses], [loss.total for loss in stacked]))
@@ -146,6 +147,10 @@ def _take_gradients(entry: Entry) -> list[Tensor | None]:
     gradients = [group.whole.grad for group in weights.groups]
     weights.clear()
     return gradients
+
+
+def _all_finite(gradients: Sequence[Sequence[Tensor | None]]) -> bool:
+    return all(bool(torch.isfinite(own).all()) for entry in gradients for own in entry if own is not None)
 
 
 def _all_same(a: Sequence[Tensor | None], b: Sequence[Tensor | None]) -> bool:

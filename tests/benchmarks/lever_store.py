@@ -45,7 +45,7 @@ def measure(backbone: Backbone, setting: Setting, *, samples: int = 32) -> Store
 
     keys = [FrameKey(dataset=DATASET, episode=0, frame=i, prefix="bench", instruction="") for i in range(samples)]
     computed = compute()
-    room = sum(Entry.of(rows, torch.float16).size for rows in computed)
+    room = sum(Entry.of(rows, torch.float16)[0].size for rows in computed)
     repetitions = setting.turns(7)
     with tempfile.TemporaryDirectory() as folder:
         in_memory = FeatureStore(None, ram_bytes=room, file_bytes=0, device=setting.device)

@@ -17,8 +17,10 @@ NUMBERS = st.floats(-HALF_MAX, HALF_MAX, width=32)
 
 
 def stored(value_LD: torch.Tensor, dtype: torch.dtype = torch.float16) -> tuple[Entry, torch.Tensor]:
-    entry = Entry.of({"tap": value_LD}, dtype)
-    return entry, entry.rows(CPU)["tap"]
+    entry, given = Entry.of({"tap": value_LD}, dtype)
+    found = entry.rows(CPU)
+    assert torch.equal(given["tap"], found["tap"]), "what is given back at once is not what is found later"
+    return entry, found["tap"]
 
 
 @given(arrays(np.float32, st.tuples(st.integers(1, 5), st.integers(1, 40)), elements=NUMBERS))
@@ -50,7 +52,7 @@ def test_a_base_in_two_bytes_takes_two_bytes_and_a_single_precision_one_three(dt
 def test_planes_of_several_taps_lie_apart_and_aligned() -> None:
     rows = {name: torch.randn(3, width, generator=torch.Generator().manual_seed(width)) for name, width in TAPS}
     rows["query"] = rows["query"].half().float()
-    entry = Entry.of(rows, torch.float16)
+    entry, _ = Entry.of(rows, torch.float16)
     places = [(part.start, part.start + part.size) for part in entry.parts]
     places += [(part.fine_start, part.end) for part in entry.parts if part.fine_start is not None]
     assert all(start % ALIGNMENT == 0 for start, _ in places)

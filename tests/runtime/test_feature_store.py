@@ -138,7 +138,7 @@ def test_an_entry_that_can_never_fit_is_simply_not_kept(tmp_path: Path) -> None:
 
 
 def test_room_comes_from_whoever_holds_most(tmp_path: Path) -> None:
-    size = Entry.of(rows(0), torch.float16).size
+    size = Entry.of(rows(0), torch.float16)[0].size
     store = FeatureStore(None, ram_bytes=10 * size, file_bytes=0)
     store.open(OURS).put(key(0), rows(0))
     flood = store.open(THEIRS)

@@ -46,7 +46,7 @@ def test_a_damaged_entry_is_a_miss_and_its_neighbours_are_not(tmp_path: Path) ->
         store.open(OURS).put(key(frame), rows(frame))
     (path,) = tmp_path.glob("*.features")
     with path.open("r+b") as stream:
-        stream.seek(Entry.of(rows(0), torch.float16).size + 5)
+        stream.seek(Entry.of(rows(0), torch.float16)[0].size + 5)
         stream.write(b"\xff\xff\xff\xff")
     found = store.open(OURS).take([key(frame) for frame in range(3)])
     assert [rows is None for rows in found] == [False, True, False]
@@ -104,7 +104,7 @@ def test_a_folder_that_cannot_be_made_leaves_memory(tmp_path: Path) -> None:
 
 def test_the_free_space_of_the_disk_is_left_alone(tmp_path: Path) -> None:
     tier = FileTier(tmp_path, MIB, dtype="float16", min_free_bytes=2**62)
-    tier.put(key(1), Entry.of(rows(1), torch.float16))
+    tier.put(key(1), Entry.of(rows(1), torch.float16)[0])
     assert tier.bytes == on_disk(tmp_path) == 0
 
 
@@ -171,7 +171,7 @@ def test_half_a_write_leaves_no_bytes_behind(tmp_path: Path, monkeypatch: pytest
     monkeypatch.setattr(os, "pwrite", half)
     store.open(OURS).put(key(1), rows(1))
     assert store.open(OURS).missing([key(1)]) == 0  # memory has it
-    assert store.status().file_bytes == on_disk(tmp_path) == Entry.of(rows(0), torch.float16).size
+    assert store.status().file_bytes == on_disk(tmp_path) == Entry.of(rows(0), torch.float16)[0].size
     (found,) = store.open(OURS).take([key(0)])
     assert found is not None
     assert same(found, put)
