@@ -58,23 +58,52 @@ class Entry:
         In float16 an entry with a value beyond its range, or not finite, stays float32 as a whole.
         """
         values = {tap: value.detach().to("cpu").float() for tap, value in sorted(rows.items())}
-        kept = [_whole(value_LD) for value_LD in values.values()]
-        if dtype is torch.float16 and None not in (halves := [_halved(value_LD) for value_LD in values.values()]):
-            kept = [half for half in halves if half is not None]
-        parts, end = [], 0
-        for tap, own in zip(values, kept, strict=True):
-            start, fine_start = _aligned(end), None
-            if own.fine_LD is not None:
-                fine_start = _aligned(start + own.coarse_LD.nbytes)
-            dtype_name, (rows_L, width) = _NAMES[own.coarse_LD.dtype], own.coarse_LD.shape
-            parts.append(Part(tap=tap, rows=rows_L, width=width, dtype=dtype_name, start=start, fine_start=fine_start))
-            end = parts[-1].end
-        entry = cls(block=torch.zeros(_aligned(end), dtype=torch.uint8), parts=tuple(parts))
-        for part, own in zip(parts, kept, strict=True):
-            entry._plane(part, part.start, own.coarse_LD.dtype).copy_(own.coarse_LD)
-            if part.fine_start is not None and own.fine_LD is not None:
-                entry._plane(part, part.fine_start, torch.int8).copy_(own.fine_LD)
-        return entry, {tap: own.value_LD for tap, own in zip(values, kept, strict=True)}
+        if dtype is torch.float16:
+            entry = cls._blank(values, dtype, fine=dict.fromkeys(values, True))
+            found = {part.tap: entry._halve(part, values[part.tap]) for part in entry.parts}
+            fitting = {tap: value_LD for tap, value_LD in found.items() if value_LD is not None}
+            if len(fitting) == len(found):
+                return entry._without_zeros(), fitting
+        entry = cls._blank(values, torch.float32, fine={})
+        for part in entry.parts:
+            entry._plane(part, part.start, torch.float32).copy_(values[part.tap])
+        return entry, {tap: value_LD.clone() for tap, value_LD in values.items()}
+
+    @classmethod
+    def _blank(cls, shaped: Rows, dtype: torch.dtype, *, fine: Mapping[str, bool]) -> "Entry":
+        """Room for taps of these shapes, with fine bytes where it says so."""
+        parts, end, name = [], 0, _NAMES[dtype]
+        for tap, like_LD in shaped.items():
+            start, (rows, width) = end, like_LD.shape
+            end = _aligned(start + rows * width * dtype.itemsize)
+            fine_start = end if fine.get(tap) else None
+            end = end if fine_start is None else _aligned(fine_start + rows * width)
+            parts.append(Part(tap=tap, rows=rows, width=width, dtype=name, start=start, fine_start=fine_start))
+        return cls(block=torch.zeros(end, dtype=torch.uint8), parts=tuple(parts))
+
+    def _halve(self, part: Part, value_LD: torch.Tensor) -> torch.Tensor | None:
+        """Write one tap; returns it as it is found again, None where half precision cannot hold a value."""
+        coarse_LD = self._plane(part, part.start, torch.float16).copy_(value_LD).float()
+        size_LD = coarse_LD.abs()
+        if not bool(size_LD.amax() <= HALF_MAX):  # infinite, or NaN, which is less than nothing
+            return None
+        step_LD = _step(size_LD)
+        fine_LD = value_LD.sub(coarse_LD).div_(step_LD).round_()
+        self._fine(part).copy_(fine_LD)
+        return coarse_LD.addcmul_(step_LD, fine_LD)
+
+    def _without_zeros(self) -> "Entry":
+        """This entry without fine bytes that refine nothing."""
+        fine = {part.tap: bool(self._fine(part).count_nonzero()) for part in self.parts}
+        if all(fine.values()):
+            return self
+        halves = {part.tap: self._plane(part, part.start, torch.float16) for part in self.parts}
+        smaller = self._blank(halves, torch.float16, fine=fine)
+        for part, old in zip(smaller.parts, self.parts, strict=True):
+            smaller._plane(part, part.start, torch.float16).copy_(halves[part.tap])
+            if part.fine_start is not None:
+                smaller._fine(part).copy_(self._fine(old))
+        return smaller
 
     @property
     def size(self) -> int:
@@ -99,40 +128,17 @@ class Entry:
     def _value(self, part: Part, device: torch.device) -> torch.Tensor:
         value_LD = self._plane(part, part.start, DTYPES[part.dtype]).to(device, torch.float32, copy=True)
         if part.fine_start is not None:
-            fine_LD = self._plane(part, part.fine_start, torch.int8).to(device, torch.float32)
-            value_LD.addcmul_(_step(value_LD.abs()), fine_LD)
+            value_LD.addcmul_(_step(value_LD.abs()), self._fine(part).to(device, torch.float32))
         return value_LD
+
+    def _fine(self, part: Part) -> torch.Tensor:
+        """int8: what half precision took, in steps."""
+        assert part.fine_start is not None, "asked before"
+        return self._plane(part, part.fine_start, torch.int8)
 
     def _plane(self, part: Part, start: int, dtype: torch.dtype) -> torch.Tensor:
         size = part.rows * part.width * dtype.itemsize
         return self.block[start : start + size].view(dtype).view(part.rows, part.width)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class _Kept:
-    """One tap as it is written, and as it is found again. ``fine_LD`` int8: what half precision took, in steps."""
-
-    coarse_LD: torch.Tensor
-    fine_LD: torch.Tensor | None
-    value_LD: torch.Tensor
-
-
-def _whole(value_LD: torch.Tensor) -> _Kept:
-    return _Kept(coarse_LD=value_LD, fine_LD=None, value_LD=value_LD.clone())
-
-
-def _halved(value_LD: torch.Tensor) -> _Kept | None:
-    """Half precision, and a fine byte where it takes something; None where it cannot hold a value."""
-    half_LD = value_LD.half()
-    coarse_LD = half_LD.float()
-    size_LD = coarse_LD.abs()
-    if not bool(size_LD.amax() <= HALF_MAX):  # infinite, or NaN, which is less than nothing
-        return None
-    step_LD = _step(size_LD)
-    fine_LD = value_LD.sub(coarse_LD).div_(step_LD).round_()
-    if not bool(fine_LD.any()):
-        return _Kept(coarse_LD=half_LD, fine_LD=None, value_LD=coarse_LD)
-    return _Kept(coarse_LD=half_LD, fine_LD=fine_LD.to(torch.int8), value_LD=coarse_LD.addcmul_(step_LD, fine_LD))
 
 
 def _step(size_LD: torch.Tensor) -> torch.Tensor:

@@ -19,19 +19,20 @@ from tests.benchmarks.interleaved import interleave
 from tests.benchmarks.sft_sides import Levers, Plain, loss_difference
 from tests.benchmarks.sft_tenants import make_tenants
 
-SAMPLES_TIMED = 96
+SAMPLES_TIMED = 400
 
 
 def measure(backbone: Backbone, setting: Setting) -> Iterator[Figure]:
     """First epoch, no frame was seen before: one figure for each cell of the grid."""
     for cell in grid(backbone.info.name, quick=setting.quick):
         with sides(backbone, cell, setting) as (plain, levers):
-            repetitions = setting.repetitions or turns(cell, samples=SAMPLES_TIMED, least=5, most=15)
+            repetitions = setting.repetitions or turns(cell, samples=SAMPLES_TIMED, least=5, most=25)
             times = interleave(
                 plain.run,
                 levers.run,
                 repetitions=repetitions,
                 device=setting.device,
+                before_first=plain.pack,
                 before_second=levers.forget,
             )
             difference = loss_difference(plain, levers)

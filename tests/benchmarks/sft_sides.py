@@ -1,8 +1,10 @@
 """Tenants with partitions on disk and the device step that serves them, on the plain path or with the levers."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from tempfile import mkdtemp
+
+import numpy as np
 
 from gpu_runtime.features.store import FeatureStore
 from gpu_runtime.scheduler.training_queue import Purpose
@@ -23,14 +25,22 @@ class Plain:
         self.tenants = tenants
         self.losses: dict[tuple[int, int], float] = {}  # (tenant, its step) -> loss
         self.partitions = PartitionStore(folder / "partitions", PARTITION_BYTES)
-        for tenant in tenants:
-            self.partitions.put(_partition(tenant), *pack_batch(tenant.batch))
         self.step = DeviceStep(self.partitions, DeviceClock(device), head_pool=False)
+        self.pack()
+
+    def pack(self) -> None:
+        """Write every tenant's partition anew, as before each step of a job."""
+        for tenant in self.tenants:
+            self._write(tenant, *pack_batch(tenant.batch))
 
     def run(self) -> None:
         """A device step of each, one after another."""
         for tenant in self.tenants:
             self._step([tenant])
+
+    def _write(self, tenant: Tenant, arrays: Mapping[str, np.ndarray], metadata: Mapping[str, str]) -> None:
+        self.partitions.clear(_partition(tenant))
+        self.partitions.put(_partition(tenant), arrays, metadata)
 
     def _step(self, tenants: Sequence[Tenant]) -> None:
         outcome = self.step.run([_member(tenant) for tenant in tenants])
@@ -79,8 +89,7 @@ class Levers(Plain):
     def _pack(self, *, pictured: bool) -> None:
         for tenant in self.tenants:
             batch = tenant.batch if pictured else without_images(tenant.batch)
-            self.partitions.clear(_partition(tenant))
-            self.partitions.put(_partition(tenant), *pack_batch(batch, frames_of(tenant.batch, pictured=pictured)))
+            self._write(tenant, *pack_batch(batch, frames_of(tenant.batch, pictured=pictured)))
 
 
 def loss_difference(one: Plain, other: Plain) -> float:

@@ -24,10 +24,10 @@ ACTIONS, STATES = 7, 8
 STEPS = 1_000_000  # more than a bench takes
 NO_CHECKPOINT = 1_000_000
 HEAD = {
-    "type": "gr00t", "horizon": 8, "width": 128, "layers": 2, "heads": 4, "output_width": 64, "future_tokens": 4,
+    "type": "gr00t", "horizon": 8, "width": 64, "layers": 10, "heads": 4, "output_width": 64, "future_tokens": 4,
     "noise_draws": 1,
 }  # fmt: skip
-"""A diffusion transformer of 0.62 million parameters behind the tiny base, 0.68 behind the small one."""
+"""A diffusion transformer of 0.68 million parameters behind the tiny base: deep and narrow, as GR00T's is."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
