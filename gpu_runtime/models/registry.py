@@ -5,6 +5,7 @@ from collections import Counter
 import torch
 
 from gpu_runtime.models.backbones.base import ALL_SAVINGS, Savings
+from gpu_runtime.models.backbones.graphs import GraphCache
 from gpu_runtime.models.backbones.loading import load_built_in, load_checkpoint
 from gpu_runtime.models.backbones.qwen3_vl import Qwen3VLBackbone
 from gpu_runtime.protocol.catalog import BaseModelEntry
@@ -27,8 +28,9 @@ def load_backbone(
     max_tokens_per_forward: int = DEFAULT_TOKENS_PER_FORWARD,
     vision_cache_bytes: int = 0,
     savings: Savings = ALL_SAVINGS,
+    cuda_graphs: int = 0,
 ) -> Qwen3VLBackbone:
-    """Load a base once per process; it stays resident and frozen.
+    """Load a base once per process; it stays resident and frozen. ``cuda_graphs``: forwards it may keep recorded.
 
     Raises ValueError naming the dtype, the architecture or the weights that don't fit.
     """
@@ -56,6 +58,7 @@ def load_backbone(
         max_tokens_per_forward=max_tokens_per_forward,
         vision_cache_bytes=vision_cache_bytes,
         savings=savings,
+        graphs=GraphCache(cuda_graphs if base.model.device.type == "cuda" else 0),
     )
 
 

@@ -31,6 +31,7 @@ def load_bases(config: RuntimeConfig) -> dict[str, Backbone]:
         dtype=config.dtype,
         max_tokens_per_forward=config.max_tokens_per_forward or DEFAULT_TOKENS_PER_FORWARD,
         vision_cache_bytes=config.vision_cache_bytes,
+        cuda_graphs=config.cuda_graphs,
         savings=Savings(
             dedup_frames=bool(config.dedup_frames),
             truncate_depth=bool(config.truncate_depth),

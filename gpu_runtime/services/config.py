@@ -34,6 +34,9 @@ class RuntimeConfig:
     threads: int = 1  # torch intra-op threads; more spin against neighbours on a shared machine
     group_tokens: int = 8192  # prompt tokens of one group
     max_tokens_per_forward: int = 0  # a group runs in chunks of this size; 0: the best of a few, measured at start
+    cuda_graphs: int = (
+        0  # forwards of shapes that repeat, recorded per base on CUDA; each holds device memory; 0: none
+    )
     vision_cache_bytes: int = 64 * 2**20  # vision outputs kept per base for unchanged pictures of a tenant; 0: none
     in_flight_per_job: int = 4  # partitions a job may be ahead
     max_jobs: int = 64  # mounted at once; further ones wait
@@ -129,6 +132,7 @@ _LEAST = {
     "threads": 1,
     "group_tokens": 1,
     "max_tokens_per_forward": 0,
+    "cuda_graphs": 0,
     "vision_cache_bytes": 0,
     "in_flight_per_job": 1,
     "max_jobs": 1,

@@ -29,6 +29,7 @@ def read_options(arguments: list[str] | None = None) -> argparse.Namespace:
     parser.add_argument("--threads", type=int, default=1, help="CPU threads of one operation")
     parser.add_argument("--device", default="cpu")
     parser.add_argument("--dtype", default="float32", help="of the bases; bfloat16 on CUDA")
+    parser.add_argument("--cuda-graphs", type=int, default=64, help="forwards kept recorded on CUDA, on both sides")
     return parser.parse_args(arguments)
 
 
@@ -56,13 +57,21 @@ def machine(device: str) -> dict[str, object]:
 def main() -> None:
     options = read_options()
     torch.set_num_threads(options.threads)
-    setting = Setting(device=options.device, dtype=options.dtype, quick=options.quick, repetitions=options.repetitions)
+    setting = Setting(
+        device=options.device,
+        dtype=options.dtype,
+        quick=options.quick,
+        repetitions=options.repetitions,
+        cuda_graphs=options.cuda_graphs,
+    )
     before = machine(options.device)
     print(f"Random weights. {before | {'device': options.device, 'dtype': options.dtype}}")
     figures = measure(options.only or LEVERS, Bases(setting, options.bases))
     print(f"\n{table(figures)}")
     if options.json:
-        settings = {name: getattr(options, name) for name in ("quick", "bases", "threads", "device", "dtype")}
+        settings = {
+            name: getattr(options, name) for name in ("quick", "bases", "threads", "device", "dtype", "cuda_graphs")
+        }
         found = as_json(figures, machine=before | {"load_average_after": os.getloadavg()[0]}, settings=settings)
         options.json.write_text(json.dumps(found, indent=2))
 

@@ -15,6 +15,7 @@ class Setting:
     dtype: str = "float32"  # of the base
     quick: bool = False
     repetitions: int | None = None
+    cuda_graphs: int = 0  # on CUDA, for both sides
 
     def turns(self, full: int, quick: int = 3) -> int:
         """Timed turns of each side."""

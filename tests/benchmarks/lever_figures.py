@@ -25,7 +25,9 @@ class Bases:
 
     def _load(self, name: str) -> Backbone:
         entry = BaseModelEntry(name=name, source=name)
-        return load_backbone(entry, device=self.setting.device, dtype=self.setting.dtype)
+        return load_backbone(
+            entry, device=self.setting.device, dtype=self.setting.dtype, cuda_graphs=self.setting.cuda_graphs
+        )
 
 
 def _module(name: str, *wanted: str) -> Callable[[Bases], Iterator[Figure]]:

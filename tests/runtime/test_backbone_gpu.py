@@ -43,3 +43,14 @@ def test_on_cuda_a_samples_features_barely_depend_on_its_group() -> None:
     for feature, asked, rows in zip(group, taps, base.encode(group, taps), strict=True):
         own = base.encode([feature], [asked])[0]
         assert all(relative_difference(rows[tap], own[tap]) < 3e-2 for tap in asked)
+
+
+def test_recorded_forwards_are_close_to_launched_ones_step_after_step() -> None:
+    launched = load_backbone(ENTRY, device="cuda", dtype="bfloat16", max_tokens_per_forward=4096)
+    recorded = load_backbone(ENTRY, device="cuda", dtype="bfloat16", max_tokens_per_forward=4096, cuda_graphs=8)
+    group = ragged_group(seed=7, samples=6)
+    taps = [taps_of(feature) for feature in group]
+    for _ in range(4):
+        for rows, expected in zip(recorded.encode(group, taps), launched.encode(group, taps), strict=True):
+            assert all(relative_difference(rows[tap], expected[tap]) < 1e-2 for tap in expected)
+    assert recorded._forward._graphs.replays > 0

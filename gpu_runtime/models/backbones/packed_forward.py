@@ -7,9 +7,9 @@ Shapes: P patches, V values of one frame of a patch, M image tokens, N prompt to
 R rotary width, C channels, F frames, H and W pixels of a patch.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import cast
 
 import numpy as np
@@ -21,9 +21,12 @@ from gpu_runtime.batching.collate import PackedBatch, Segments
 from gpu_runtime.batching.layout import ImageGrid
 from gpu_runtime.batching.taps import TapPlan
 from gpu_runtime.models.backbones.frozen import FrozenQwen3VL, RowStableLinear
+from gpu_runtime.models.backbones.graphs import GraphCache
 from gpu_runtime.models.backbones.images import ImageProcessing
 from gpu_runtime.models.backbones.packed_attention import PACKED_ATTENTION, DeviceSegments
+from gpu_runtime.models.backbones.text_shape import TextShape
 from gpu_runtime.models.backbones.vision_reuse import VisionOutputs, VisionReuse
+from gpu_runtime.models.lora.plan import active_rows
 
 GRIDS_KEPT = 64
 """Image sizes in use at once; the tables of one size are a few hundred kilobytes."""
@@ -42,9 +45,13 @@ class PackedForward:
     """One frozen model on one device."""
 
     def __init__(
-        self, model: FrozenQwen3VL, processing: ImageProcessing, vision_reuse: VisionReuse | None = None
+        self,
+        model: FrozenQwen3VL,
+        processing: ImageProcessing,
+        vision_reuse: VisionReuse | None = None,
+        graphs: GraphCache | None = None,
     ) -> None:
-        self._reuse = vision_reuse or VisionReuse(0)
+        self._reuse, self._graphs = vision_reuse or VisionReuse(0), graphs or GraphCache(0)
         self._vision = model.visual
         self._text = model.language_model
         self._processing = processing
@@ -78,7 +85,7 @@ class PackedForward:
         elif plan.depth:
             merged_MD = self._merge(self._vision.merger, vision.last_PD[:text_patches])
         with torch.set_grad_enabled(grad):
-            layers = self._run_text(batch, plan, vision, merged_MD, text_patches) if merged_MD is not None else {}
+            layers = self._run_text(batch, plan, vision, merged_MD) if merged_MD is not None else {}
         return PackedOutputs(vision_PD=vision.last_PD, merged_MD=merged_MD, layers=layers)
 
     def _run_vision(self, images: Sequence[np.ndarray], grids: Sequence[ImageGrid], deepstack: bool) -> VisionOutputs:
@@ -88,47 +95,85 @@ class PackedForward:
             return VisionOutputs(last_PD=none_PD, deepstack=(none_PD,) * len(self._vision.deepstack_visual_indexes))
         positions, cosines, sines = zip(*(self._grid_tables(grid) for grid in grids), strict=True)
         patches_PV = self._processing.patchify(images, self.device).to(self.dtype)
-        hidden_PD = self._patch_embedding(patches_PV) + torch.cat(positions)
-        rotary = torch.cat(cosines), torch.cat(sines)
-        segments = self._segments([grid.patches for grid in grids])
-        whole = torch.tensor([0, len(hidden_PD)])  # one chunk for transformers; the segments are ours
+        counts = tuple(grid.patches for grid in grids)
+        # one chunk for transformers; the segments are ours
+        work = partial(self._vision_blocks, self._segments(counts), torch.tensor([0, sum(counts)]), deepstack)
+        inputs = (patches_PV, torch.cat(positions), torch.cat(cosines), torch.cat(sines))
+        last_PD, *kept = self._graphs.run(("vision", counts, deepstack), work, inputs)
+        return VisionOutputs(last_PD=last_PD, deepstack=tuple(kept))
+
+    def _vision_blocks(
+        self,
+        segments: DeviceSegments,
+        whole: torch.Tensor,
+        deepstack: bool,
+        patches_PV: torch.Tensor,
+        positions_PD: torch.Tensor,
+        cosines_PR: torch.Tensor,
+        sines_PR: torch.Tensor,
+    ) -> tuple[torch.Tensor, ...]:
+        """The last block's rows, then those that the text layers want."""
+        hidden_PD = self._patch_embedding(patches_PV) + positions_PD
+        rotary = cosines_PR, sines_PR
         kept: dict[int, torch.Tensor] = {}
         for index, block in enumerate(self._vision.blocks):
             hidden_PD = block(hidden_PD, cu_seqlens=whole, position_embeddings=rotary, segments=segments)
             if deepstack and index in self._vision.deepstack_visual_indexes:
                 kept[index] = hidden_PD
-        return VisionOutputs(last_PD=hidden_PD, deepstack=tuple(kept[index] for index in sorted(kept)))
+        return hidden_PD, *(kept[index] for index in sorted(kept))
 
     def _run_text(
-        self, batch: PackedBatch, plan: TapPlan, vision: VisionOutputs, merged_MD: torch.Tensor, text_patches: int
+        self, batch: PackedBatch, plan: TapPlan, vision: VisionOutputs, merged_MD: torch.Tensor
     ) -> dict[int, torch.Tensor]:
         """The first ``plan.depth`` layers, each over the samples that need it; the last layer's rows are normed."""
         if not plan.depth:
             return {}
-        image_index_M = self._to_device(batch.image_index_M)
-        hidden = self._text.embed_tokens(self._to_device(batch.ids_N))
-        hidden[image_index_M] = merged_MD[: len(image_index_M)]
+        shape = TextShape.of(batch, plan)
+        lengths = {running: shape.lengths[:running] for running in map(shape.running, range(shape.depth))}
+        segments = {running: self._segments(own) for running, own in lengths.items()}
+        inputs = (
+            self._to_device(batch.ids_N),
+            self._to_device(batch.positions_3N),
+            self._to_device(batch.image_index_M),
+            merged_MD[: len(batch.image_index_M)],
+            *(rows_PD[: sum(shape.patch_counts)] for rows_PD in vision.deepstack),
+        )
+        work = partial(self._text_layers, shape, segments)
+        frozen = not torch.is_grad_enabled() and not active_rows()
+        outputs = self._graphs.run(("text", shape), work, inputs) if frozen else work(*inputs)
+        return dict(zip(shape.layers, outputs, strict=True))
+
+    def _text_layers(
+        self,
+        shape: TextShape,
+        segments: Mapping[int, DeviceSegments],
+        ids_N: torch.Tensor,
+        positions_3N: torch.Tensor,
+        image_index_M: torch.Tensor,
+        merged_MD: torch.Tensor,
+        *deepstack: torch.Tensor,
+    ) -> tuple[torch.Tensor, ...]:
+        """Rows after each of ``shape.layers``; ``segments`` by how many samples are still running."""
+        hidden = self._text.embed_tokens(ids_N)
+        hidden[image_index_M] = merged_MD
         hidden = hidden[None]
-        rotary = self._text.rotary_emb(hidden, self._to_device(batch.positions_3N)[:, None])
-        segments = self._segments(batch.tokens.lengths)
-        outputs: dict[int, torch.Tensor] = {}
-        running = batch.text_samples
-        for index, layer in enumerate(self._text.layers[: plan.depth]):
-            if batch.running(index) < running:
-                running = batch.running(index)
-                lengths = batch.tokens.lengths[:running]
-                hidden = hidden[:, : sum(lengths)]
-                rotary = tuple(part[:, : sum(lengths)] for part in rotary)
-                segments = self._segments(lengths)
-                image_index_M = image_index_M[: sum(batch.image_token_counts[:running])]
-                text_patches = sum(batch.patch_counts[:running])
-            hidden = layer(hidden, position_embeddings=rotary, segments=segments)
-            if index < len(vision.deepstack):
+        rotary = self._text.rotary_emb(hidden, positions_3N[:, None])
+        outputs: list[torch.Tensor] = []
+        for index, layer in enumerate(self._text.layers[: shape.depth]):
+            running = shape.running(index)
+            tokens = sum(shape.lengths[:running])
+            if tokens < hidden.shape[1]:
+                hidden = hidden[:, :tokens]
+                rotary = tuple(part[:, :tokens] for part in rotary)
+                image_index_M = image_index_M[: sum(shape.image_token_counts[:running])]
+            hidden = layer(hidden, position_embeddings=rotary, segments=segments[running])
+            if index < len(deepstack):
                 merger = self._vision.deepstack_merger_list[index]
-                hidden[0, image_index_M] += self._merge(merger, vision.deepstack[index][:text_patches])
-            if index in plan.layers:
-                outputs[index] = self._text.norm(hidden)[0] if index == len(self._text.layers) - 1 else hidden[0]
-        return outputs
+                patches = sum(shape.patch_counts[:running])
+                hidden[0, image_index_M] += self._merge(merger, deepstack[index][:patches])
+            if index in shape.layers:
+                outputs.append(self._text.norm(hidden)[0] if index == len(self._text.layers) - 1 else hidden[0])
+        return tuple(outputs)
 
     def _merge(self, merger: nn.Module, patches_PD: torch.Tensor) -> torch.Tensor:
         """Image tokens of the patches; no work where every prompt is words only."""

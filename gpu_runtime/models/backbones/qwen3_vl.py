@@ -15,6 +15,7 @@ from gpu_runtime.batching.scatter import scatter
 from gpu_runtime.batching.taps import IMAGE_TAPS, Tap, TapKind, parse_tap, plan_taps
 from gpu_runtime.models.backbones.base import ALL_SAVINGS, Backbone, Savings
 from gpu_runtime.models.backbones.frozen import FrozenQwen3VL
+from gpu_runtime.models.backbones.graphs import GraphCache
 from gpu_runtime.models.backbones.images import ImageProcessing
 from gpu_runtime.models.backbones.packed_attention import PACKED_ATTENTION
 from gpu_runtime.models.backbones.packed_forward import PackedForward, PackedOutputs
@@ -51,6 +52,7 @@ class Qwen3VLBackbone(Backbone):
         max_tokens_per_forward: int,
         vision_cache_bytes: int = 0,
         savings: Savings = ALL_SAVINGS,
+        graphs: GraphCache | None = None,
     ) -> None:
         self.info, self.savings = info, savings
         self.image_processing = processing.description
@@ -58,7 +60,7 @@ class Qwen3VLBackbone(Backbone):
         self._processing = processing
         self._prompts = PromptBuilder(tokenizer)
         self.vision_reuse = VisionReuse(vision_cache_bytes, dedup=savings.dedup_frames)
-        self._forward = PackedForward(model, processing, self.vision_reuse)
+        self._forward = PackedForward(model, processing, self.vision_reuse, graphs)
         self.limit_tokens(max_tokens_per_forward)
         self._widths = {
             TapKind.VISION: model.vision_settings.hidden_size,
