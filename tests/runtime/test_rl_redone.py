@@ -71,7 +71,7 @@ async def taken_up(runtime: LocalRuntime, before: Job) -> Job:
     """The same attempt from its newest checkpoint."""
     backbone = before.mounted.backbone
     options = {"spec": SPEC, "tap_width": backbone.tap_width, "device": backbone.info.device}
-    loaded = runtime.training._checkpoints.load_rl(before.mounted.job_id, 1, **options)
+    loaded = runtime.training._saver._checkpoints.load_rl(before.mounted.job_id, 1, **options)
     assert loaded is not None
     assert isinstance(loaded.slot, RlSlot)
     assert loaded.slot.step == CHECKPOINT
